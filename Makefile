@@ -1,0 +1,81 @@
+# Each target sets itself up in .venv. Needed: python3 (3.11 or newer) with pip. Another one: make study PYTHON=python3.12
+# pip's own settings hold (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL): on Linux they decide which build of torch comes.
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+# By its exact version and first, for a range may bring a build for another CUDA, and gigabytes with it.
+TORCH := torch==2.13.0
+PINNED := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+LIMIT := $(if $(shell command -v timeout),timeout 600)
+say = @printf '\n%s  %s\n' "$$(date +%H:%M:%S)" $(1)
+
+.DEFAULT_GOAL := help
+.PHONY: help study test site notebooks bench constraints clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
+
+study: .venv/.study ## Train every head on the Gene Ontology and print the table (ARGS="--help" lists what can be chosen)
+	@$(BIN)/rolebregman_study $(ARGS)
+
+# nbdev_test forks its workers, and torch's threads do not survive a fork.
+test notebooks: export OMP_NUM_THREADS ?= 1
+test notebooks: export TOKENIZERS_PARALLELISM := false
+
+test: .venv/.dev ## Check everything: notebooks in step with the library, lint, notebooks, site, tests
+	$(call say,"1/5  notebooks clean; library and README.md are what they make")
+	@$(BIN)/python tools/check_sync.py
+	@$(BIN)/python tools/build_readme.py --check
+	$(call say,"2/5  ruff")
+	@$(BIN)/ruff check --quiet
+	$(call say,"3/5  nbdev_test: every notebook runs through")
+	@$(LIMIT) $(BIN)/nbdev_test --n_workers 2 --timing
+	$(call say,"4/5  the site")
+	@$(BIN)/python tools/build_site.py
+	$(call say,"5/5  pytest")
+	@$(BIN)/python -m pytest
+
+site: .venv/.dev ## Render the notebooks into _site/html
+	@$(BIN)/python tools/build_site.py
+
+notebooks: .venv/.dev ## Execute all notebooks in place, then write the library and README.md from them
+	@$(BIN)/python tools/execute_notebooks.py
+	@$(BIN)/nbdev_clean
+	@$(BIN)/nbdev_export
+	@$(BIN)/python tools/build_readme.py
+
+bench: .venv/.dev ## Run the benchmarks in tests/benchmarks (ratios, not tests)
+	@for file in tests/benchmarks/bench_*.py; do printf '\n%s\n' "$$file"; $(BIN)/python "$$file" || exit 1; done
+
+# Resolve every extra anew, with no pins but torch's, and write down what came.
+constraints: ## Renew constraints.txt after a change of requirements in settings.ini
+	@rm -rf _proc/pins && $(PYTHON) -m venv _proc/pins
+	@_proc/pins/bin/pip install -qq $(TORCH)
+	@_proc/pins/bin/pip install -qq '.[text,geo,ann,graph,metric,dev]'
+	@grep '^#' constraints.txt > _proc/pins/constraints.txt
+	@_proc/pins/bin/pip freeze --all --exclude pip --exclude rolebregman | sed -E 's/^(torch==[^+]*)\+.*/\1/' >> _proc/pins/constraints.txt
+	@mv _proc/pins/constraints.txt constraints.txt && rm -rf _proc/pins
+	@echo "constraints.txt holds $$(grep -c == constraints.txt) versions; run make test"
+
+clean: ## Remove .venv and all that was built
+	@rm -rf .venv _proc _site _docs *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
+
+# Set-up: the environment, what the study needs, and on top of it what the checks need.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "rolebregman needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." >&2; \
+	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@echo "Setting up .venv with $$($(PYTHON) --version): one to three minutes, once"
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+
+.venv/.study: settings.ini setup.py constraints.txt | $(BIN)/pip
+	@echo "  $(TORCH)"
+	@$(PINNED) $(TORCH) setuptools
+	@echo "  rolebregman with what the study needs"
+	@$(PINNED) --no-build-isolation -e '.[text]'
+	@touch $@
+
+.venv/.dev: .venv/.study
+	@echo "  what the notebooks, the tests and the site need"
+	@$(PINNED) --no-build-isolation -e '.[text,geo,dev]'
+	@touch $@
