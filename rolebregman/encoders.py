@@ -5,16 +5,20 @@
 # %% auto #0
 __all__ = ['VectorCache', 'check_vectors', 'encode_texts']
 
-# %% ../nbs/03b_encoders.ipynb #5f461a6f
+# %% ../nbs/03b_encoders.ipynb #4a09e661
+import hashlib
+import re
+import sqlite3
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
-import hashlib, re, sqlite3, sys
+
 import numpy as np
 from tqdm import tqdm
+
 from .sources import SOURCES, cache_dir, fetch
 
-# %% ../nbs/03b_encoders.ipynb #27a78f2a
+# %% ../nbs/03b_encoders.ipynb #a9333609
 class VectorCache:
     "Vectors of texts on disk, for one encoder in one version. Safe for several processes at once."
     def __init__(self,
@@ -29,10 +33,12 @@ class VectorCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(sqlite3.connect(self.path, timeout=120)) as db, db:
-                db.execute("create table if not exists vectors (text blob primary key, vector blob not null) without rowid")
+                db.execute("create table if not exists vectors "
+                           "(text blob primary key, vector blob not null) without rowid")
                 return work(db)
         except sqlite3.DatabaseError as e:
-            raise OSError(f"the vector cache {self.path} cannot be used ({e}); delete it, and its texts are encoded again") from None
+            raise OSError(f"the vector cache {self.path} cannot be used ({e}); delete it, and its texts are encoded "
+                          "again") from None
 
     @staticmethod
     def _key(text): return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
@@ -56,10 +62,10 @@ class VectorCache:
               vectors: np.ndarray   # float32 (n, d)
              ):
         "Keep the vectors; a text that is already there keeps the vector it has."
-        rows = [(self._key(t), np.asarray(v, "<f4").tobytes()) for t, v in zip(texts, vectors)]
+        rows = [(self._key(t), np.asarray(v, "<f4").tobytes()) for t, v in zip(texts, vectors, strict=True)]
         self._run(lambda db: db.executemany("insert or ignore into vectors values (?, ?)", rows))
 
-# %% ../nbs/03b_encoders.ipynb #612e244a
+# %% ../nbs/03b_encoders.ipynb #3abcc877
 def check_vectors(vectors,              # what an encoder returned
                   texts: Sequence[str], # the n texts that it was given
                   name: str             # of the encoder, for the message
@@ -72,33 +78,36 @@ def check_vectors(vectors,              # what an encoder returned
     for bad, what in ((~np.isfinite(vectors).all(1), "is not finite"), (~vectors.any(1), "is zero everywhere")):
         if bad.any():
             i = int(bad.argmax())
-            raise ValueError(f"{name}: the vector of text {i} ({texts[i][:60]!r}) {what} ({bad.sum():,} such of {len(texts):,}); "
-                             "drop these texts, or use an encoder that covers them")
+            raise ValueError(f"{name}: the vector of text {i} ({texts[i][:60]!r}) {what}, {bad.sum():,} such of "
+                             f"{len(texts):,}; drop these texts, or use an encoder that covers them")
     return vectors
 
 def _check_texts(texts):
     texts = list(texts)
     for i, t in enumerate(texts):
-        if not isinstance(t, str) or not t.strip(): raise ValueError(f"text {i} is {t!r}, expected a text that is not empty")
+        if not isinstance(t, str) or not t.strip():
+            raise ValueError(f"text {i} is {t!r}, expected a text that is not empty")
     return texts
 
-# %% ../nbs/03b_encoders.ipynb #5a28344a
-def _sentence_bert(name, batch_size):
+# %% ../nbs/03b_encoders.ipynb #38f48511
+def _sentence_bert(name, batch_size, quiet):
     "The function from texts to vectors of a Sentence-BERT model folder"
-    try: from sentence_transformers import SentenceTransformer
+    try:
+        from sentence_transformers import SentenceTransformer
     except ImportError as e:
         raise ImportError(f"the encoder {name!r} needs sentence-transformers: pip install rolebregman[text]") from e
     from transformers.utils import logging
     logging.disable_progress_bar()
-    model = SentenceTransformer(str(fetch(name)), local_files_only=True)
-    if batch_size is None: batch_size = 8 if model.device.type == "cpu" else 256 # small batches stay in a CPU's cache
+    model = SentenceTransformer(str(fetch(name, quiet)), local_files_only=True)
+    if batch_size is None:
+        batch_size = 8 if model.device.type == "cpu" else 256 # small batches stay in a CPU's cache
     return lambda texts: model.encode(texts, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False)
 
 def _source_version(name):
     "Changes with any byte of the model's files"
     return hashlib.sha256("".join(f.sha256 for f in SOURCES[name].files).encode()).hexdigest()[:16]
 
-# %% ../nbs/03b_encoders.ipynb #e98dcc7f
+# %% ../nbs/03b_encoders.ipynb #8cd54fe1
 def encode_texts(texts: Sequence[str],                        # n texts; equal texts get equal vectors
                  encoder: str | Callable = "all-minilm-l6-v2", # a Sentence-BERT model in `SOURCES`, or texts -> (n, d)
                  name: str | None = None,    # of a function, for the cache; default: its attribute `name`
@@ -112,35 +121,40 @@ def encode_texts(texts: Sequence[str],                        # n texts; equal t
     Raises `ImportError` that names the extra to install where Sentence-BERT is missing, and `ValueError` that names the
     text where a text is empty or its vector is zero or not finite."""
     texts = _check_texts(texts)
-    if not texts: raise ValueError("encode_texts: no texts")
+    if not texts:
+        raise ValueError("encode_texts: no texts")
     if isinstance(encoder, str):
         if encoder not in SOURCES or not SOURCES[encoder].folder:
             models = ", ".join(s.name for s in SOURCES.values() if s.folder)
             raise ValueError(f"no encoder {encoder!r}: choose {models}, or pass a function from texts to an array")
         name, version = encoder, _source_version(encoder)
-    else: name, version = name or getattr(encoder, "name", None), version or getattr(encoder, "version", None)
+    else:
+        name, version = name or getattr(encoder, "name", None), version or getattr(encoder, "version", None)
     store = VectorCache(name, version) if cache and name and version else None
     name = name or "the encoder"
     unique = list(dict.fromkeys(texts))
     known = store.read(unique) if store else {}
     missing = [t for t in unique if t not in known]
-    if store and not quiet: print(f"{name}: {len(known):,} of {len(unique):,} texts from the cache", file=sys.stderr)
+    if store and not quiet:
+        print(f"{name}: {len(known):,} of {len(unique):,} texts from the cache", file=sys.stderr)
     if missing:
-        encode = _sentence_bert(name, batch_size) if isinstance(encoder, str) else encoder
+        encode = _sentence_bert(name, batch_size, quiet) if isinstance(encoder, str) else encoder
         known.update(_encode_missing(missing, encode, name, store, quiet))
     widths = {len(v) for v in known.values()}
-    if len(widths) > 1: raise ValueError(f"{name}: vectors of lengths {sorted(widths)}; a changed encoder needs another version")
+    if len(widths) > 1:
+        raise ValueError(f"{name}: vectors of lengths {sorted(widths)}; a changed encoder needs another version")
     return np.stack([known[t] for t in texts])
 
-# %% ../nbs/03b_encoders.ipynb #0556a130
+# %% ../nbs/03b_encoders.ipynb #f8b0fc41
 def _encode_missing(texts, encode, name, store, quiet):
     "Encode in chunks, longest texts first (so that a batch is hardly padded), and keep each finished chunk"
     found, texts = {}, sorted(texts, key=lambda t: (-len(t), t))
-    with tqdm(total=len(texts), desc=name, unit="text", disable=quiet, file=sys.stderr) as bar:
+    with tqdm(total=len(texts), desc=name, unit="text", disable=quiet or len(texts) <= 128, file=sys.stderr) as bar:
         for i in range(0, len(texts), 128):
             chunk = texts[i:i + 128]
             vectors = check_vectors(encode(chunk), chunk, name)
-            if store: store.write(chunk, vectors)
-            found.update(zip(chunk, vectors))
+            if store:
+                store.write(chunk, vectors)
+            found.update(zip(chunk, vectors, strict=True))
             bar.update(len(chunk))
     return found

@@ -6,14 +6,26 @@
 __all__ = ['SOURCES', 'ANSWER_SECONDS', 'RawFile', 'Place', 'Source', 'FetchError', 'fault', 'cache_dir', 'cached_path', 'fetch',
            'list_sources']
 
-# %% ../nbs/03a_sources.ipynb #9cad0c12
+# %% ../nbs/03a_sources.ipynb #8833917f
+import gzip
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-import gzip, hashlib, os, shutil, subprocess, sys, tarfile, tempfile, threading, zipfile, zlib
+
 import pandas as pd
-import platformdirs, pooch, requests
+import platformdirs
+import pooch
+import requests
 from filelock import FileLock
 
 # %% ../nbs/03a_sources.ipynb #b59fe01f
@@ -82,48 +94,59 @@ class FetchError(OSError):
 class _Wrong(Exception):
     "One place did not deliver the file; the text says why"
 
-# %% ../nbs/03a_sources.ipynb #08fdb6cd
+# %% ../nbs/03a_sources.ipynb #910e2fb2
 def fault(path: Path,    # a file that should hold `file`
           file: RawFile
          ) -> str | None:
     "What is wrong with the content of `path`, in words, or None where it is exactly `file`."
     size = path.stat().st_size
-    if size < file.size: return f"{file.name} is cut off: {size:,} of {file.size:,} bytes"
-    with open(path, "rb") as f: found = hashlib.file_digest(f, "sha256").hexdigest()
-    if found != file.sha256: return f"{file.name} has sha256 {found}, expected {file.sha256}"
+    if size < file.size:
+        return f"{file.name} is cut off: {size:,} of {file.size:,} bytes"
+    with open(path, "rb") as f:
+        found = hashlib.file_digest(f, "sha256").hexdigest()
+    if found != file.sha256:
+        return f"{file.name} has sha256 {found}, expected {file.sha256}"
 
-# %% ../nbs/03a_sources.ipynb #56124958
+# %% ../nbs/03a_sources.ipynb #e0757109
 @contextmanager
 def _open_member(path: Path, address: str, member: str | None):
     "Binary stream of the wanted content of a delivered file: a member of a zip or tar, a gzip's content, or itself"
     if member is None:
-        with (gzip.open if address.endswith(".gz") else open)(path, "rb") as f: yield f
+        with (gzip.open if address.endswith(".gz") else open)(path, "rb") as f:
+            yield f
     elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as z, z.open(member) as f: yield f
+        with zipfile.ZipFile(path) as z, z.open(member) as f:
+            yield f
     else:
-        with tarfile.open(path) as t: yield t.extractfile(member)
+        with tarfile.open(path) as t:
+            yield t.extractfile(member)
 
-# %% ../nbs/03a_sources.ipynb #05f0ceb5
+# %% ../nbs/03a_sources.ipynb #e3056c24
 def _extract(path, address, member, file, to):
     "Write the wanted content to `to` and check it; raise `_Wrong` with the reason"
     try:
         with _open_member(path, address, member) as src, open(to, "wb") as dst:
             left = file.size + 1 # one byte too many is enough to know that it is another file
-            while left > 0 and (block := src.read(min(left, 1 << 20))): left -= dst.write(block)
-    except KeyError: raise _Wrong(f"holds no {member}")
+            while left > 0 and (block := src.read(min(left, 1 << 20))):
+                left -= dst.write(block)
+    except KeyError:
+        raise _Wrong(f"holds no {member}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, tarfile.TarError) as e:
-        raise _Wrong(f"{path.name} is damaged or cut off ({e})")
-    if reason := fault(to, file): raise _Wrong(f"{reason}; it is not used")
+        raise _Wrong(f"{path.name} is damaged or cut off ({e})") from None
+    if reason := fault(to, file):
+        raise _Wrong(f"{reason}; it is not used")
 
-# %% ../nbs/03a_sources.ipynb #76ad9bc6
+# %% ../nbs/03a_sources.ipynb #1e2b493f
 def _from_mirror(address, folder, quiet):
     root = os.environ.get("ROLEBREGMAN_MIRROR")
-    if not root: raise _Wrong("ROLEBREGMAN_MIRROR is not set")
+    if not root:
+        raise _Wrong("ROLEBREGMAN_MIRROR is not set")
     path = Path(root).expanduser()/address
-    if not path.is_file(): raise _Wrong(f"ROLEBREGMAN_MIRROR holds no {address}")
+    if not path.is_file():
+        raise _Wrong(f"ROLEBREGMAN_MIRROR holds no {address}")
     return path
 
-# %% ../nbs/03a_sources.ipynb #f0ba724c
+# %% ../nbs/03a_sources.ipynb #3c347348
 ANSWER_SECONDS = 5 # an address that has not answered by then is passed over
 
 def _answers(url):
@@ -131,32 +154,41 @@ def _answers(url):
     found = []
     def ask():
         try:
-            with requests.get(url, stream=True, timeout=ANSWER_SECONDS) as r: found.append(r.status_code)
-        except requests.RequestException as e: found.append(type(e).__name__)
+            with requests.get(url, stream=True, timeout=ANSWER_SECONDS) as r:
+                found.append(r.status_code)
+        except requests.RequestException as e:
+            found.append(type(e).__name__)
     asking = threading.Thread(target=ask, daemon=True)
     asking.start(); asking.join(ANSWER_SECONDS + 1)
-    if not found or "Timeout" in str(found[0]): raise _Wrong(f"no answer within {ANSWER_SECONDS} seconds")
-    if found[0] != 200: raise _Wrong(f"answered {found[0]}" if isinstance(found[0], int) else f"not reached ({found[0]})")
+    if not found or "Timeout" in str(found[0]):
+        raise _Wrong(f"no answer within {ANSWER_SECONDS} seconds")
+    if found[0] != 200:
+        raise _Wrong(f"answered {found[0]}" if isinstance(found[0], int) else f"not reached ({found[0]})")
 
-# %% ../nbs/03a_sources.ipynb #afe8aca3
+# %% ../nbs/03a_sources.ipynb #c5cc8709
 def _from_web(address, folder, quiet):
     _answers(address)
     pooch.get_logger().setLevel("ERROR")
     name = address.rsplit("/", 1)[-1]
     pup = pooch.create(folder, base_url="", urls={name: address}, registry={name: None}, retry_if_failed=2)
     download = pooch.HTTPDownloader(progressbar=not quiet, timeout=(ANSWER_SECONDS, 60))
-    try: return Path(pup.fetch(name, downloader=download))
-    except (requests.RequestException, OSError) as e: raise _Wrong(f"download of {name} broke off ({type(e).__name__})")
+    try:
+        return Path(pup.fetch(name, downloader=download))
+    except (requests.RequestException, OSError) as e:
+        raise _Wrong(f"download of {name} broke off ({type(e).__name__})") from None
 
-# %% ../nbs/03a_sources.ipynb #6a7d660e
+# %% ../nbs/03a_sources.ipynb #e963b517
 def _from_package(command, address, folder, quiet):
     "Let a package client download one package into `folder`; its path"
     watching = sys.stderr.isatty() and not quiet # then the client's own progress bar is shown
     try:
-        done = subprocess.run([*command, address], stdin=subprocess.DEVNULL, stdout=sys.stderr if watching else subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True, errors="replace", timeout=1800)
-    except FileNotFoundError: raise _Wrong(f"{command[0]} is not installed")
-    except subprocess.TimeoutExpired: raise _Wrong(f"{command[0]} took more than 30 minutes")
+        done = subprocess.run([*command, address], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              stdout=sys.stderr if watching else subprocess.DEVNULL,
+                              text=True, errors="replace", timeout=1800)
+    except FileNotFoundError:
+        raise _Wrong(f"{command[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise _Wrong(f"{command[0]} took more than 30 minutes") from None
     got = [p for p in Path(folder).iterdir() if p.is_file()]
     if done.returncode or len(got) != 1:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing"]
@@ -185,7 +217,7 @@ def cached_path(source: Source,
     root = cache_dir()/"raw"/(source.name if source.folder else "")
     return root/file.name if file else root if source.folder else root/source.files[0].name
 
-# %% ../nbs/03a_sources.ipynb #301eddc4
+# %% ../nbs/03a_sources.ipynb #8f8ad243
 def fetch(name: str | Source, # a name in `SOURCES`, or a source of your own
           quiet: bool = False # no progress bars, and no lines on what was passed over
          ) -> Path:           # the file, or the folder
@@ -194,38 +226,49 @@ def fetch(name: str | Source, # a name in `SOURCES`, or a source of your own
     Raises `ValueError` for a name that is not known, and `FetchError` where no place delivers it: the message lists
     each place with its reason and says what to do. A file with a wrong SHA-256 is reported and never used."""
     source = name if isinstance(name, Source) else SOURCES.get(name)
-    if source is None: raise ValueError(f"no source {name!r}: choose from {', '.join(SOURCES)}")
+    if source is None:
+        raise ValueError(f"no source {name!r}: choose from {', '.join(SOURCES)}")
     say = (lambda text: None) if quiet else (lambda text: print(f"{source.name}: {text}", file=sys.stderr))
     if any(_missing(source)):
         raw = cache_dir()/"raw"
-        try: raw.mkdir(parents=True, exist_ok=True)
-        except OSError as e: raise FetchError(f"the cache folder {raw} cannot be made ({e.strerror}): set ROLEBREGMAN_CACHE") from None
-        with FileLock(raw/f".{source.name}.lock"): _fill(source, say, quiet)
+        try:
+            raw.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            reason = f"the cache folder {raw} cannot be made ({e.strerror})"
+            raise FetchError(f"{reason}: set ROLEBREGMAN_CACHE to one that can") from None
+        with FileLock(raw/f".{source.name}.lock"):
+            _fill(source, say, quiet)
     return cached_path(source)
 
-# %% ../nbs/03a_sources.ipynb #5a0c7103
+# %% ../nbs/03a_sources.ipynb #01ef92ed
 def _missing(source, say=lambda text: None) -> Iterator[RawFile]:
     "The files that are not in the cache, or not as they should be"
     for file in source.files:
         path = cached_path(source, file)
         reason = fault(path, file) if path.is_file() else "not there"
-        if reason != "not there" and reason: say(f"in the cache, {reason}; it is fetched anew")
-        if reason: yield file
+        if reason != "not there" and reason:
+            say(f"in the cache, {reason}; it is fetched anew")
+        if reason:
+            yield file
 
 def _fill(source, say, quiet):
     "Bring every missing file into the cache, place by place"
     missing, tried = list(_missing(source, say)), [f"cache {cached_path(source)}: not there, or damaged"]
     for place in source.places:
-        if not missing: return
-        try: _take(source, place, missing, quiet)
+        if not missing:
+            return
+        try:
+            _take(source, place, missing, quiet)
         except _Wrong as e:
             tried.append(f"{place}: {e}")
-            if str(e) != "ROLEBREGMAN_MIRROR is not set": say(f"passed over {place}: {e}")
-    if missing: raise FetchError(_advice(source, missing, tried))
+            if str(e) != "ROLEBREGMAN_MIRROR is not set":
+                say(f"passed over {place}: {e}")
+    if missing:
+        raise FetchError(_advice(source, missing, tried))
 
-# %% ../nbs/03a_sources.ipynb #9662c59e
+# %% ../nbs/03a_sources.ipynb #e0b759b7
 def _take(source, place, missing, quiet):
-    "Move each missing file that `place` delivers right into the cache and off the list; raise `_Wrong` at the first fault"
+    "Move what `place` delivers, if right, into the cache and off the list; raise `_Wrong` at the first fault"
     delivered = {}
     with tempfile.TemporaryDirectory(dir=cache_dir()/"raw", prefix=".part-") as tmp:
         for file in tuple(missing):
@@ -239,21 +282,25 @@ def _take(source, place, missing, quiet):
             os.replace(content, final)
             missing.remove(file)
 
-# %% ../nbs/03a_sources.ipynb #c97ec122
+# %% ../nbs/03a_sources.ipynb #eada8793
 def _advice(source, missing, tried):
     "The text of a `FetchError`"
     web = [p.address for p in source.places if p.kind == "web"]
     mirror = [p.address for p in source.places if p.kind == "mirror"]
     todo = ["check the connection and run it again"]
-    if web: todo.append(f"or download {web[0]} by hand and save it as {cached_path(source)}{'/{file}' if source.folder else ''}")
-    if mirror: todo.append(f"or set ROLEBREGMAN_MIRROR to a folder that holds {mirror[0]}")
-    if source.folder: todo.append("where {file} is one of " + ", ".join(f.name for f in missing))
+    if web:
+        by_hand = f"{cached_path(source)}{'/{file}' if source.folder else ''}"
+        todo.append(f"or download {web[0]} by hand and save it as {by_hand}")
+    if mirror:
+        todo.append(f"or set ROLEBREGMAN_MIRROR to a folder that holds {mirror[0]}")
+    if source.folder:
+        todo.append("where {file} is one of " + ", ".join(f.name for f in missing))
     return "\n".join([f"{source.name} ({source.title}) could not be had.", "Tried:", *(f"  {t}" for t in tried),
                       "What you can do:", *(f"  {t}" for t in todo)])
 
-# %% ../nbs/03a_sources.ipynb #b4d5e844
+# %% ../nbs/03a_sources.ipynb #15bd7d41
 def list_sources() -> pd.DataFrame: # one row a file
-    "Every raw file: its source, size in bytes, SHA-256, licence, official address, carrier package, and whether it is cached."
+    "Every raw file: source, size in bytes, SHA-256, licence, official address, carrier, and whether it is cached."
     rows = []
     for s in SOURCES.values():
         at = {p.kind: p for p in s.places}
