@@ -227,7 +227,7 @@ def load_head(
     head.load_state_dict(load_file(folder / "model.safetensors"))
     return head.eval()
 
-# %% ../nbs/02_heads.ipynb #255a14ba
+# %% ../nbs/02_heads.ipynb #7172927c
 ROLES = ("none", "shared", "source", "target", "both")
 MAPS = ("linear", "affine", "lowrank", "residual")
 INITS = ("identity", "same", "independent")
@@ -239,6 +239,7 @@ class RoleMap(nn.Module):
     def __init__(self, dim: int, proj_dim: int, kind: str, start: Tensor | None, rank: int, extra: int):
         super().__init__()
         self.offset = nn.Parameter(torch.zeros(proj_dim)) if kind == "affine" else None
+        if start is not None: start = start.clone()  # two maps may start alike, and then go their own ways
         if kind in ("linear", "affine"): self.start = nn.Parameter(torch.eye(dim) if start is None else start)
         elif kind == "residual" and start is not None: self.start = nn.Parameter(start)
         else: self.register_buffer("start", start)  # None stands for the identity
