@@ -1,0 +1,285 @@
+"""Sampling, losses and the training loop, on graphs small enough to be checked by brute force."""
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from rolebregman.baselines import HEADS, make_head
+from rolebregman.datasets import DirectedDataset, toy_tree
+from rolebregman.training import (
+    NegativeSampler,
+    TrainConfig,
+    batch_losses,
+    direction_loss,
+    fit,
+    named_generator,
+    preference_rate,
+    rank_loss,
+    score_edges,
+    softmax_loss,
+)
+
+FAST = TrainConfig(batch_size=64, lr=1e-2, epochs=4)
+
+
+def dataset(edges, n, pool=None, valid=(), test=()):
+    "A dataset of n random nodes with these edges"
+    split = dict(train=edges, valid=valid, test=test)
+    split = {name: np.array(part, dtype=np.int64).reshape(-1, 2) for name, part in split.items()}
+    features = np.random.default_rng(0).normal(size=(n, 8)).astype(np.float32)
+    return DirectedDataset(name="made", features=features, nodes=pd.DataFrame(dict(id=[f"n{i}" for i in range(n)])),
+                           edges=split, pool=pool)
+
+
+def dense(n, share, seed):
+    "Edges of a random directed graph, without loops"
+    drawn = np.argwhere(np.random.default_rng(seed).random((n, n)) < share)
+    return drawn[drawn[:, 0] != drawn[:, 1]]
+
+
+def trained(name="role_bregman", ds=None, **settings):
+    ds = ds or toy_tree(depth=4, dim=8)
+    torch.manual_seed(0)
+    head = make_head(name, dim=ds.dim)
+    return head, fit(head, ds, replace(FAST, **settings), progress=False)
+
+
+# Sampling
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("pool", [None, np.arange(0, 20, 3)])
+def test_sampler_draws_every_free_target_and_no_other(share, pool):
+    edges = dense(20, share, seed=3)
+    ds = dataset(edges[::3], 20, pool, valid=edges[1::3], test=edges[2::3])
+    sampler, candidates = NegativeSampler(ds), set(range(20) if pool is None else pool.tolist())
+    for source in range(20):
+        free = candidates - {source} - set(edges[edges[:, 0] == source, 1].tolist())
+        if free:
+            drawn = sampler.sample([source], 60 * len(free), torch.Generator().manual_seed(source))
+            assert set(drawn.flatten().tolist()) == free
+        else:
+            with pytest.raises(ValueError, match=rf"node {source} \(n{source}\) has no"): sampler.sample([source])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sampler_is_uniform(seed):
+    edges = dense(30, 0.6, seed)
+    drawn = NegativeSampler(dataset(edges, 30)).sample(np.full(4000, 5), 5, torch.Generator().manual_seed(seed))
+    free = sorted(set(range(30)) - {5} - set(edges[edges[:, 0] == 5, 1].tolist()))
+    counts = np.bincount(drawn.flatten().numpy(), minlength=30)
+    assert counts.sum() == counts[free].sum() and chisquare(counts[free]).pvalue > 1e-3
+
+
+def test_a_positive_of_another_split_is_never_drawn():
+    ds = dataset([(0, 1)], 4, valid=[(0, 2)], test=[(1, 0)])
+    assert set(NegativeSampler(ds).sample([0] * 50, 4).flatten().tolist()) == {3}
+
+
+def test_known_against_brute_force():
+    edges = dense(15, 0.4, 0)
+    ds, pairs = dataset(edges, 15), {tuple(e) for e in edges.tolist()}
+    known = NegativeSampler(ds).known(torch.arange(15)[:, None], torch.arange(15))
+    assert all(known[x, y] == (x == y or (x, y) in pairs) for x in range(15) for y in range(15))
+
+
+def test_named_generators_are_the_same_in_every_process():
+    assert named_generator("go", "test", 0).initial_seed() == 5756592582942858386
+    assert named_generator("a", "bc").initial_seed() != named_generator("ab", "c").initial_seed()
+
+
+# Losses
+
+def test_losses_of_nothing_are_a_finite_zero_with_a_graph():
+    x = torch.tensor([0.2, 0.5], requires_grad=True)
+    none, far = torch.zeros(2, dtype=torch.bool), torch.tensor([50.0, 60.0])
+    square = torch.diag(x) + torch.tensor([[0.0, 9.0], [9.0, 0.0]])
+    for loss in (direction_loss(x, far, none), direction_loss(x, far), direction_loss(x[:0], far[:0]),
+                 rank_loss(x, far), rank_loss(x[:0], torch.zeros(0, 3)),
+                 softmax_loss(square, torch.ones(2, 2, dtype=torch.bool)),
+                 softmax_loss(square[:0], torch.ones(0, 2, dtype=torch.bool))):
+        x.grad = None
+        loss.backward()
+        assert loss.item() == 0 and (x.grad is None or (x.grad == 0).all())
+
+
+def test_two_way_pairs_do_not_enter_the_direction_loss():
+    forward, reverse = torch.tensor([5.0, 1.0]), torch.tensor([0.0, 1.5])
+    assert direction_loss(forward, reverse, torch.tensor([False, True])).item() == pytest.approx(0.5)
+    assert direction_loss(forward, reverse).item() == pytest.approx((6 + 0.5) / 2)
+
+
+def test_softmax_loss_against_a_loop():
+    g = torch.Generator().manual_seed(0)
+    distances, known = torch.rand(6, 11, generator=g) * 5, torch.rand(6, 11, generator=g) < 0.4
+    terms = []
+    for i in range(6):
+        others = torch.stack([-distances[i, j] for j in range(11) if j == i or not known[i, j]])
+        terms.append((distances[i, i] + torch.logsumexp(others, 0)).item())
+    assert softmax_loss(distances, known).item() == pytest.approx(np.mean(terms), rel=1e-5)
+
+
+def test_preference_rate_refuses_what_cannot_rank():
+    assert preference_rate([1, 1, 2], [1, 2, 1]) == 0.5
+    for bad in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match="not finite"): preference_rate([bad], [0.0])
+        with pytest.raises(ValueError, match="not finite"): preference_rate([0.0], [bad])
+
+
+class Counting:
+    "Notes the shapes that a head's methods are called with"
+    def __init__(self, head):
+        self.calls = {}
+        for name in ("encode_source", "encode_target", "compare"): self.wrap(head, name)
+
+    def wrap(self, head, name):
+        inner, seen = getattr(head, name), self.calls.setdefault(name, [])
+        def outer(*args):
+            seen.append([len(a) for a in args])
+            return inner(*args)
+        setattr(head, name, outer)
+
+
+@pytest.mark.parametrize("negatives", [1, 7])
+def test_a_batch_encodes_each_item_once_and_compares_once(negatives):
+    ds = toy_tree(depth=3, dim=8)
+    head, edges = make_head("role_bregman", dim=8), torch.as_tensor(ds.edges["train"])
+    calls = Counting(head).calls
+    one_way, config = torch.ones(len(edges), dtype=torch.bool), replace(FAST, negatives=negatives)
+    batch_losses(head, torch.as_tensor(ds.features), edges, one_way, NegativeSampler(ds), config, torch.Generator())
+    assert calls["encode_source"] == [[len(torch.unique(edges))]]
+    assert len(calls["encode_target"]) == 1 and calls["encode_target"][0][0] <= ds.num_nodes
+    assert [c[0] for c in calls["compare"]] == [len(edges) * (2 + negatives)]
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+def test_batch_losses_against_pairs_one_by_one(loss):
+    ds = toy_tree(depth=3, dim=8)
+    torch.manual_seed(0)
+    head, f = make_head("role_bregman", dim=8).double(), torch.as_tensor(ds.features).double()
+    edges, one_way = torch.as_tensor(ds.edges["train"]), torch.arange(len(ds.edges["train"])) % 3 > 0
+    config, sampler = replace(FAST, loss=loss, negatives=3, margin=0.7, direction_margin=0.4), NegativeSampler(ds)
+    rank, direction = batch_losses(head, f, edges, one_way, sampler, config, torch.Generator().manual_seed(5))
+    x, y = edges.T
+    if loss == "margin":
+        others = sampler.sample(x, 3, torch.Generator().manual_seed(5))
+        wanted = torch.relu(0.7 + head(f[x], f[y])[:, None] - head(f[x][:, None], f[others])).mean()
+    else:
+        drawn = sampler.pool[torch.randint(len(sampler.pool), (3,), generator=torch.Generator().manual_seed(5))]
+        columns = torch.cat([y, drawn])
+        wanted = softmax_loss(head(f[x][:, None], f[columns]), sampler.known(x[:, None], columns))
+    forward, reverse = head(f[x], f[y])[one_way], head(f[y], f[x])[one_way]
+    assert rank.item() == pytest.approx(wanted.item(), rel=1e-9)
+    assert direction.item() == pytest.approx(torch.relu(0.4 + forward - reverse).mean().item(), rel=1e-9)
+
+
+def test_score_edges_does_not_depend_on_the_block():
+    ds = toy_tree(depth=3, dim=8)
+    head, edges = make_head("mlp", dim=8).double(), ds.edges["train"]
+    negatives = NegativeSampler(ds).sample(edges[:, 0], 6, torch.Generator().manual_seed(0))
+    f = torch.as_tensor(ds.features).double()
+    few, many = (score_edges(head, f, edges, negatives, block=b) for b in (7, 100_000))
+    for a, b in zip(few, many): torch.testing.assert_close(a, b)
+    torch.testing.assert_close(many[0], head(f[edges[:, 0]], f[edges[:, 1]]).detach())
+    torch.testing.assert_close(many[1], head(f[edges[:, 1]], f[edges[:, 0]]).detach())
+    torch.testing.assert_close(many[2], head(f[edges[:, 0]][:, None], f[negatives]).detach())
+
+
+# The loop
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+@pytest.mark.parametrize("name", HEADS)
+def test_every_head_trains(name, loss):
+    head, history = trained(name, loss=loss, negatives=4, epochs=3)
+    assert not head.training and np.isfinite(history.table["score"]).all() and len(history) <= 3
+    assert all(torch.isfinite(p).all() for p in head.parameters())
+    if head.symmetric: assert (history.table["direction_accuracy"] == 0.5).all()
+
+
+def test_the_seed_alone_decides():
+    torch.manual_seed(1)
+    start = make_head("mlp", dim=8).state_dict()
+    ends = []
+    for noise, seed in ((10, 0), (20, 0), (30, 1)):
+        head = make_head("mlp", dim=8)
+        head.load_state_dict(start)
+        torch.manual_seed(noise)
+        np.random.seed(noise)
+        before = torch.random.get_rng_state()
+        fit(head, toy_tree(depth=4, dim=8), replace(FAST, seed=seed, patience=0), progress=False)
+        assert torch.equal(before, torch.random.get_rng_state())
+        ends.append(torch.cat([p.detach().flatten() for p in head.parameters()]))
+    assert torch.equal(ends[0], ends[1]) and not torch.equal(ends[0], ends[2])
+
+
+def test_the_best_weights_come_back():
+    ds = toy_tree(depth=4, dim=8)
+    head, history = trained("mlp", ds, lr=0.3, epochs=12, patience=0)
+    table, valid = history.table, ds.edges["valid"]
+    assert history.best_epoch == table["score"].idxmax() < len(history), "the case needs a best epoch before the last"
+    negatives = NegativeSampler(ds).sample(valid[:, 0], 10, named_generator("fit", ds.name, ds.seed))
+    forward, reverse, negative = score_edges(head, ds.features, valid, negatives)
+    assert preference_rate(forward[:, None], negative) == table.loc[history.best_epoch, "ranking_accuracy"]
+    assert preference_rate(forward, reverse) == table.loc[history.best_epoch, "direction_accuracy"]
+
+
+def test_patience_stops_early_and_zero_does_not():
+    assert len(trained("mlp", lr=0.0, epochs=9, patience=2)[1]) == 2
+    assert len(trained("mlp", lr=0.0, epochs=9, patience=0)[1]) == 9
+
+
+def test_learning_beats_the_untrained_head():
+    history = trained("direction_prior", epochs=10)[1]
+    assert history.table["direction_accuracy"].max() > 0.9
+
+
+def test_without_validation_the_last_weights_stay():
+    tree = toy_tree(depth=3, dim=8)
+    ds = replace(tree, edges=dict(tree.edges, valid=tree.edges["valid"][:0]))
+    assert trained("mlp", ds, patience=1)[1].best_epoch == 4
+
+
+def test_pairs_in_both_directions_train_on_ranking_alone():
+    tree = toy_tree(depth=3, dim=8)
+    both = np.unique(np.concatenate([tree.edges["train"], tree.edges["train"][:, ::-1]]), axis=0)
+    ds = replace(tree, edges=dict(train=both, valid=tree.edges["valid"], test=tree.edges["test"]))
+    history = trained("role_bregman", ds)[1]
+    assert (history.table["direction_loss"].iloc[1:] == 0).all() and history.table["rank_loss"].iloc[1:].gt(0).any()
+
+
+def test_direction_weight_zero_leaves_direction_out():
+    assert (trained("role_bregman", direction_weight=0.0)[1].table["direction_loss"].iloc[1:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["role_bregman", "mlp", "bilinear"])
+def test_divergence_of_training_stops_with_advice(name):
+    with pytest.raises(FloatingPointError, match=r"epoch \d+.*Lower lr \(now 1e\+30\)"):
+        trained(name, lr=1e30, epochs=9)
+
+
+def test_a_head_without_trainable_parameters_passes_through():
+    tree = toy_tree(depth=3, dim=8)
+    head = make_head("euclidean", dim=8).requires_grad_(False)
+    history = fit(head, tree, FAST, progress=False)
+    assert len(history) == 0 and history.best_epoch == 0 and not head.training
+
+
+def test_the_standardiser_sees_training_nodes_only():
+    tree = toy_tree(depth=4, dim=8)
+    seen = np.unique(tree.edges["train"])
+    features = tree.features.copy()
+    unseen = np.setdiff1d(np.arange(len(features)), seen)
+    assert len(unseen)
+    features[unseen] += 100
+    head, other = trained("mlp", tree, epochs=0)[0], trained("mlp", replace(tree, features=features), epochs=0)[0]
+    for name, value in head.named_buffers(): assert torch.equal(value, dict(other.named_buffers())[name]), name
+
+
+@pytest.mark.parametrize("field,value", [("loss", "hinge"), ("negatives", 0), ("epochs", -1), ("batch_size", 2.5),
+                                         ("lr", -1.0), ("lr", math.nan), ("margin", math.inf), ("patience", -1),
+                                         ("direction_weight", "1"), ("valid_negatives", 0), ("weight_decay", -0.1)])
+def test_settings_out_of_range_are_named(field, value):
+    with pytest.raises(ValueError, match=f"TrainConfig.{field} is"): TrainConfig(**{field: value})
