@@ -1,0 +1,193 @@
+"""Metrics worked by hand, laws that hold for any scores, and the paired comparison."""
+import math
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rolebregman.baselines import HEADS, make_head
+from rolebregman.datasets import toy_tree
+from rolebregman.evaluation import (
+    Scores,
+    compare,
+    evaluate,
+    filtered_ranks,
+    rank_metrics,
+    ranks,
+    score_split,
+    split_metrics,
+)
+
+NAMES = ("ranking_accuracy direction_accuracy negative_rate mrr hits@1 hits@3 hits@10 auc average_precision gap_mean "
+         "forward_preferred_rate tie_rate").split()
+
+
+def made(forward, reverse, negative, one_way=None):
+    "Scores of plain lists"
+    one_way = [True] * len(forward) if one_way is None else one_way
+    return Scores(*(torch.tensor(x, dtype=torch.float64) for x in (forward, reverse, negative)), torch.tensor(one_way))
+
+
+def head_and_tree(name="role_bregman"):
+    ds = toy_tree(depth=4, dim=8)
+    return make_head(name, dim=8).fit_standardizer(ds.features), ds
+
+
+def test_metrics_by_hand():
+    found = split_metrics(made([0.1, 0.4, 0.4], [0.3, 0.4, 0.2], [[0.2, 0.5], [0.4, 0.1], [0.9, -0.8]]))
+    assert list(found) == NAMES
+    assert found == pytest.approx({
+        "ranking_accuracy": 3.5 / 6, "direction_accuracy": 0.5, "negative_rate": 1 / 12,
+        "mrr": (1 + 1 / 2.5 + 1 / 2) / 3, "hits@1": 1 / 3, "hits@3": 1.0, "hits@10": 1.0,
+        "auc": (3 + 1.5 + 1.5) / 9, "average_precision": 1 / 3 + 2 / 3 * 3 / 5, "gap_mean": 0.0,
+        "forward_preferred_rate": 1 / 3, "tie_rate": 1 / 3})
+
+
+def test_two_way_pairs_leave_direction_only():
+    args = [0.1, 0.4, 0.4], [0.3, 0.4, 0.2], [[0.2, 0.5], [0.4, 0.1], [0.9, 0.8]]
+    every, some = split_metrics(made(*args)), split_metrics(made(*args, [True, True, False]))
+    none = split_metrics(made(*args, [False] * 3))
+    direction = {"direction_accuracy", "gap_mean", "forward_preferred_rate", "tie_rate"}
+    assert {k for k in NAMES if every[k] != some[k]} == direction
+    assert {k for k in NAMES if math.isnan(none[k])} == direction
+
+
+def test_a_constant_scorer_gains_nothing():
+    found = split_metrics(made([0.0] * 5, [0.0] * 5, [[0.0] * 100] * 5))
+    assert [found[k] for k in ("ranking_accuracy", "direction_accuracy", "auc", "average_precision")] == [0.5] * 4
+    assert found["mrr"] == pytest.approx(1 / 51)
+    assert [found[k] for k in ("hits@1", "hits@3", "hits@10", "forward_preferred_rate", "negative_rate")] == [0] * 5
+
+
+values = st.lists(st.integers(0, 6).map(lambda i: i / 2 - 1), min_size=3 * 9, max_size=3 * 9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(values)
+def test_laws_over_any_scores_with_ties(drawn):
+    table = np.array(drawn).reshape(3, 9)
+    forward, reverse, negative = table[:, 0].tolist(), table[:, 1].tolist(), table[:, 2:].tolist()
+    found, turned = split_metrics(made(forward, reverse, negative)), split_metrics(made(reverse, forward, negative))
+    assert found["direction_accuracy"] == pytest.approx(found["forward_preferred_rate"] + found["tie_rate"] / 2)
+    assert found["direction_accuracy"] + turned["direction_accuracy"] == pytest.approx(1)
+    assert found["gap_mean"] == pytest.approx(-turned["gap_mean"])
+    assert found["hits@1"] <= found["hits@3"] <= found["hits@10"] and 1 / 8 <= found["mrr"] <= 1
+    assert found["hits@1"] <= found["mrr"]
+    loop = [(1 + sum(n < f for n in row) + 1 + sum(n <= f for n in row)) / 2 for f, row in zip(forward, negative)]
+    assert ranks(forward, negative).tolist() == loop
+    assert found["ranking_accuracy"] == pytest.approx(np.mean([(8 - r) / 7 for r in loop]))
+    shuffled = split_metrics(made(forward[::-1], reverse[::-1], negative[::-1]))
+    assert shuffled == pytest.approx(found)
+    shifted = split_metrics(made(*(np.add(x, 5).tolist() for x in (forward, reverse, negative))))
+    assert {k: v for k, v in shifted.items() if k != "negative_rate"} == pytest.approx(
+        {k: v for k, v in found.items() if k != "negative_rate"})
+
+
+def test_rank_metrics_count_a_mean_rank_beyond_k_as_no_hit():
+    found = rank_metrics([1.0, 1.5, 3.0, 3.5, 10.5])
+    assert [found[k] for k in ("hits@1", "hits@3", "hits@10")] == [0.2, 0.6, 0.8]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_has_no_rank(bad):
+    with pytest.raises(ValueError, match="not finite"): ranks([bad], [[1.0]])
+    with pytest.raises(ValueError, match="not finite"): ranks([1.0], [[bad]])
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf"])
+@pytest.mark.parametrize("where", ["forward", "reverse", "negative"])
+def test_a_score_that_is_not_finite_names_head_and_pair(where, bad):
+    head, ds = head_and_tree("mlp")
+    scores = score_split(head, ds)
+    value = getattr(scores, where).flatten()[3].item()
+    broken = deepcopy(head)
+    def compare_(u, v):
+        d = head.compare(u, v)
+        return torch.where(d == value, float(bad), d)
+    broken.compare = compare_
+    with pytest.raises(ValueError, match=rf"MLP gives {bad} for node \d+ \(n\d+\) to node \d+ \(n\d+\)"):
+        evaluate(broken, ds)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_head_is_evaluated_on_the_same_pairs(name):
+    head, ds = head_and_tree(name)
+    found, again = evaluate(head, ds), evaluate(head, ds)
+    assert list(found) == NAMES and found == again
+    assert found["direction_accuracy"] == pytest.approx(found["forward_preferred_rate"] + found["tie_rate"] / 2)
+    if head.symmetric: assert found["direction_accuracy"] == 0.5 and found["tie_rate"] == 1 and found["gap_mean"] == 0
+    if head.nonnegative: assert found["negative_rate"] == 0
+
+
+def test_candidates_depend_on_dataset_split_and_seed_alone():
+    head, ds = head_and_tree("euclidean")
+    first = score_split(head, ds).negative
+    torch.manual_seed(77)
+    assert torch.equal(score_split(head, ds).negative, first)
+    assert torch.equal(score_split(head, ds.limit(5)).negative, first), "fewer training edges, same candidates"
+    assert not torch.equal(score_split(head, replace(ds, seed=1)).negative, first)
+    assert not torch.equal(score_split(head, replace(ds, name="other")).negative, first)
+
+
+def test_evaluation_leaves_the_head_alone():
+    head, ds = head_and_tree()
+    head.train()
+    before = {k: v.clone() for k, v in head.state_dict().items()}
+    evaluate(head, ds)
+    assert head.training and all(torch.equal(v, before[k]) for k, v in head.state_dict().items())
+    assert all(p.grad is None for p in head.parameters())
+
+
+def test_unknown_and_empty_splits_are_errors():
+    head, ds = head_and_tree("euclidean")
+    with pytest.raises(ValueError, match="no split 'dev'"): evaluate(head, ds, "dev")
+    with pytest.raises(ValueError, match="test split .* has no edges"):
+        evaluate(head, replace(ds, edges=dict(ds.edges, test=ds.edges["test"][:0])))
+
+
+@pytest.mark.parametrize("name", ["role_bregman", "mlp", "euclidean"])
+def test_filtered_ranks_against_a_loop(name):
+    head, ds = head_and_tree(name)
+    head = head.double()
+    with torch.no_grad(): matrix = head.pairwise(ds.features, ds.features, exact=False)
+    known = {tuple(e) for e in ds.positives.tolist()}
+    wanted = []
+    for x, y in ds.edges["test"].tolist():
+        others = matrix[x, [t for t in range(ds.num_nodes) if t != x and (x, t) not in known]]
+        wanted.append(1 + (others < matrix[x, y]).sum().item() + (others == matrix[x, y]).sum().item() / 2)
+    assert filtered_ranks(head, ds, block=500).tolist() == pytest.approx(wanted, abs=0.5)
+    assert len(wanted) == len(ds.edges["test"]) and max(wanted) > 3
+
+
+def test_ten_of_ten_is_the_papers_p_value():
+    found = compare(np.arange(10) + 0.5, np.arange(10))
+    assert round(found.p_value, 5) == 0.00195 and (found.wins, found.losses, found.seeds) == (10, 0, 10)
+    assert (found.mean_difference, found.ci_low, found.ci_high) == (0.5, 0.5, 0.5)
+
+
+def test_compare_by_hand():
+    found = compare([3, 2, 1, 5], [1, 1, 1, 6])
+    assert found.mean_difference == 0.5 and (found.wins, found.losses) == (2, 1)
+    assert found.p_value == pytest.approx(1.0) and found.ci_low < 0.5 < found.ci_high
+    assert compare([2, 2, 2, 2, 2, 0], [1] * 6).p_value == pytest.approx(2 * (6 + 1) / 64)
+    back = compare([1, 1, 1, 6], [3, 2, 1, 5])
+    assert (back.mean_difference, back.p_value, back.wins) == (-0.5, found.p_value, 1)
+
+
+def test_the_interval_covers_the_mean_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    found = [compare(rng.normal(1, 1, 30), np.zeros(30), resamples=400) for _ in range(150)]
+    assert 0.88 < np.mean([c.ci_low < 1 < c.ci_high for c in found]) < 0.99
+
+
+def test_compare_refuses_what_does_not_pair():
+    for a, b in (([1, 2], [1]), ([], []), ([[1]], [[1]])):
+        with pytest.raises(ValueError, match="same length"): compare(a, b)
+    with pytest.raises(ValueError, match="position 1"): compare([1, math.inf], [0, 0])
+    one = compare([1.0], [0.5])
+    assert math.isnan(one.ci_low) and one.p_value == 1.0
+    assert compare([1, 1], [1, 1]).p_value == 1.0
