@@ -19,7 +19,8 @@ pytestmark = [
 ]
 
 # A headless window cannot be as narrow as a phone; a frame can. It tells what it sees as JSON in the page's text.
-frame = """<!doctype html><meta charset="utf-8"><iframe id="f" width="390" height="844" src="/{page}"></iframe><pre id="seen"></pre>
+frame = """<!doctype html><meta charset="utf-8">
+<iframe id="f" width="390" height="844" src="/{page}"></iframe><pre id="seen"></pre>
 <script>
 document.getElementById("f").onload = async function () {{
   const page = this.contentWindow, doc = this.contentDocument;
@@ -30,15 +31,20 @@ document.getElementById("f").onload = async function () {{
       if (/auto|scroll|hidden|clip/.test(page.getComputedStyle(p).overflowX) && p !== doc.body) return true;
     return false;
   }};
-  const wide = [...doc.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > 391 && !inside(e));
+  const wide = [...doc.querySelectorAll(".bd-article *")]
+    .filter(e => e.getBoundingClientRect().right > 391 && !inside(e));
   document.getElementById("seen").textContent = JSON.stringify({{
     width: doc.documentElement.scrollWidth,
     wide: wide.slice(0, 5).map(e => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)),
     formulas: doc.querySelectorAll("mjx-container").length,
     formula_sources: doc.querySelectorAll(".math").length,
+    formulas_cut: [...doc.querySelectorAll("div.math > mjx-container")]
+      .filter(e => e.getBoundingClientRect().left < e.parentElement.getBoundingClientRect().left - 1)
+      .map(e => e.parentElement.getBoundingClientRect().top),
     formula_errors: [...doc.querySelectorAll("mjx-merror")].map(e => e.getAttribute("data-mjx-error")),
     pictures: [...doc.images].filter(e => e.loading !== "lazy" && !e.naturalWidth).map(e => e.src),
-    elsewhere: page.performance.getEntriesByType("resource").map(e => e.name).filter(n => !n.startsWith(location.origin) && !n.startsWith("data:")),
+    elsewhere: page.performance.getEntriesByType("resource").map(e => e.name)
+      .filter(n => !n.startsWith(location.origin) && !n.startsWith("data:")),
     heading: doc.querySelector("h1") && doc.querySelector("h1").textContent,
   }});
 }};
@@ -74,18 +80,23 @@ def look(url, profile):
         chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", f"--user-data-dir={profile}",
-        "--window-size=800,1000", "--virtual-time-budget=30000", "--dump-dom", url], capture_output=True, text=True, timeout=90)
+        "--window-size=800,1000", "--virtual-time-budget=30000", "--dump-dom", url],
+        capture_output=True, text=True, timeout=90)
     match = re.search(r'<pre id="seen">(.+?)</pre>', seen.stdout, re.S)
     assert match, f"the page did not finish\n{seen.stderr[-2000:]}"
     return json.loads(html.unescape(match[1]))
 
 
-@pytest.mark.parametrize("page", sorted(p.name for p in site.glob("*.html") if p.name not in ("genindex.html", "search.html")))
+pages = sorted({p.name for p in site.glob("*.html")} - {"genindex.html", "search.html"})
+
+
+@pytest.mark.parametrize("page", pages)
 def test_page_on_a_phone(address, tmp_path, page):
     seen = look(f"{address}/frame/{page}", tmp_path)
     assert seen["heading"]
     assert not seen["wide"] and seen["width"] <= 390, "the page scrolls sideways"
     assert seen["formulas"] >= seen["formula_sources"], "a formula is not set"
     assert not seen["formula_errors"]
+    assert not seen["formulas_cut"], "a formula is cut off at its left"
     assert not seen["pictures"], "a picture does not load"
     assert not seen["elsewhere"], "the page loads from another host"

@@ -18,9 +18,9 @@ needs_site = pytest.mark.skipif(not (site / "index.html").exists(), reason="_sit
 
 # A project of one notebook, on which the tools run as they do on ours
 
-def cell(kind, source, outputs=(), id="c"):
+def cell(kind, source, outputs=()):
     code = dict(execution_count=None, outputs=list(outputs)) if kind == "code" else {}
-    return dict(cell_type=kind, id=id, metadata={}, source=source.splitlines(True), **code)
+    return dict(cell_type=kind, metadata={}, source=source.splitlines(True), **code)
 
 
 def stream(text): return dict(output_type="stream", name="stdout", text=text.splitlines(True))
@@ -28,7 +28,8 @@ def stream(text): return dict(output_type="stream", name="stdout", text=text.spl
 
 def write_notebook(path, cells):
     kernel = dict(display_name="python3", language="python", name="python3")
-    nb = dict(cells=[c | dict(id=f"c{i}") for i, c in enumerate(cells)], metadata=dict(kernelspec=kernel), nbformat=4, nbformat_minor=5)
+    cells = [c | dict(id=f"c{i}") for i, c in enumerate(cells)]
+    nb = dict(cells=cells, metadata=dict(kernelspec=kernel), nbformat=4, nbformat_minor=5)
     path.write_text(json.dumps(nb, indent=1) + "\n")
     return path
 
@@ -47,7 +48,8 @@ def project(tmp_path):
 
 
 def run(tool, project, *args):
-    return subprocess.run([sys.executable, root / "tools" / tool, *args], cwd=project, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, root / "tools" / tool, *args]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
 
 
 # README.md
@@ -56,7 +58,8 @@ index = [
     cell("markdown", "# Tiny\n\n> A small project"),
     cell("code", "#| hide\nsecret = 1"),
     cell("markdown", "See [the study](07_main_results.ipynb#tables) and ![a picture](images/overview.png)."),
-    cell("code", "1 + 1", [dict(output_type="execute_result", execution_count=None, metadata={}, data={"text/plain": ["2"]})]),
+    cell("code", "1 + 1", [dict(output_type="execute_result", execution_count=None, metadata={},
+                                data={"text/plain": ["2"]})]),
     cell("code", "#| echo: false\nprint('table')", [stream("table\n")]),
     cell("markdown", "```sh\necho ![kept](as.png)\n```"),
 ]
@@ -178,6 +181,7 @@ def test_execution_has_a_time_limit(project):
 # Quarto's markdown in MyST
 
 @pytest.mark.parametrize("quarto, myst", [
+    ("$$\na \\\\ b \\tag{1}\n$$", "\\begin{equation*}\na \\\\ b \\tag{1}\n\\end{equation*}"),
     ("## The law {#sec-law}", "(sec-law)=\n## The law"),
     ("as in @sec-law, and a@sec-mail", "as in [](#sec-law), and a@sec-mail"),
     ("$$\nx\n$$ {#eq-x}\nby @eq-x", "$$\nx\n$$ (eq-x)\nby {eq}`eq-x`"),
@@ -188,6 +192,14 @@ def test_execution_has_a_time_limit(project):
 ])
 def test_myst(quarto, myst):
     assert import_module("build_site").to_myst(quarto) == myst
+
+
+def test_figures_and_tables_are_numbered_for_each_page():
+    build = import_module("build_site")
+    cells = [cell("code", f"#| label: {name}\n1") for name in ("fig-a", "tbl-a", "fig-b", "setup")]
+    labels = build.figure_labels(cells)
+    assert labels == {"fig-a": "Figure 1", "tbl-a": "Table 1", "fig-b": "Figure 2"}
+    assert build.to_myst("as @fig-b shows", labels) == "as [Figure 2](#fig-b) shows"
 
 
 def test_code_in_markdown_is_not_translated():
@@ -300,13 +312,15 @@ def tracked():
 
 
 # Written in pieces, so that this file does not hold what it looks for
-own_folder = re.compile(r"(?<![\w.:/+~-])/(?:" + "|".join(("home", "root", "Users", "work", "tmp", "opt", "mnt")) + r")/[A-Za-z]")
+folders = "|".join(("home", "root", "Users", "work", "tmp", "opt", "mnt"))
+own_folder = re.compile(rf"(?<![\w.:/+~-])/(?:{folders})/[A-Za-z]")
 registry = re.compile("|".join(re.escape(".".join(host)) for host in (
     ("pypi", "org"), ("pythonhosted", "org"), ("registry", "npmjs"), ("deb", "debian"))))
 
 
 @pytest.mark.parametrize("pattern, text", [
-    (own_folder, "File " + "/ho" + "me/ada/x.py"), (own_folder, '"' + "/tm" + 'p/x"'), (registry, "https://py" + "pi.org/simple")])
+    (own_folder, "File " + "/ho" + "me/ada/x.py"), (own_folder, '"' + "/tm" + 'p/x"'),
+    (registry, "https://py" + "pi.org/simple")])
 def test_patterns_find_what_they_look_for(pattern, text):
     assert pattern.search(text)
 

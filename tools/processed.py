@@ -1,6 +1,8 @@
 "Notebooks as nbdev processes them for the docs: what the site and the README are made from"
 import json
 import re
+import sys
+import warnings
 from pathlib import Path
 
 import yaml
@@ -43,7 +45,13 @@ def processed(
 ) -> list[dict]:  # the cells that are shown
     "Cells of a notebook after nbdev's own processing: hidden cells gone, API documentation and links added"
     copy = Path(folder) / notebook.name
-    process((notebook, copy, FilterDefaults))
+    with warnings.catch_warnings():
+        # nbdev runs a cell that imports for the docs, on its own: what it uses from the cells before is not there.
+        warnings.filterwarnings("error", "Found cells containing imports and other code")
+        try:
+            process((notebook, copy, FilterDefaults))
+        except Exception as error:
+            sys.exit(f"nbdev cannot process {notebook.name} for the docs: {error}\n{error.__cause__ or ''}".rstrip())
     return [c for c in json.loads(copy.read_text(encoding="utf-8"))["cells"] if text(c.get("source")).strip()]
 
 
