@@ -62,8 +62,8 @@ clean: ## Remove .venv and all that was built
 
 # Set-up: the environment, what the study needs, and on top of it what the checks need.
 $(BIN)/pip:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "rolebregman needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo missing)." >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "rolebregman needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing)." >&2; \
 	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Setting up .venv with $$($(PYTHON) --version): one to three minutes, once"
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
