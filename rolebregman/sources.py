@@ -6,10 +6,11 @@
 __all__ = ['SOURCES', 'ANSWER_SECONDS', 'RawFile', 'Place', 'Source', 'FetchError', 'sha256', 'fault', 'cache_dir', 'cached_path',
            'fetch', 'list_sources']
 
-# %% ../nbs/03a_sources.ipynb #8833917f
+# %% ../nbs/03a_sources.ipynb #a996a7cf
 import gzip
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -243,7 +244,7 @@ def fetch(name: str | Source, # a name in `SOURCES`, or a source of your own
             _fill(source, say, quiet)
     return cached_path(source)
 
-# %% ../nbs/03a_sources.ipynb #01ef92ed
+# %% ../nbs/03a_sources.ipynb #f8004ca7
 def _missing(source, say=lambda text: None) -> Iterator[RawFile]:
     "The files that are not in the cache, or not as they should be"
     for file in source.files:
@@ -255,7 +256,9 @@ def _missing(source, say=lambda text: None) -> Iterator[RawFile]:
             yield file
 
 def _fill(source, say, quiet):
-    "Bring every missing file into the cache, place by place"
+    "Bring every missing file into the cache, place by place; the caller holds the source's lock"
+    for left in (cache_dir()/"raw").glob(f".part-{source.name}-*"): # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
     missing, tried = list(_missing(source, say)), [f"cache {cached_path(source)}: not there, or damaged"]
     for place in source.places:
         if not missing:
@@ -269,11 +272,11 @@ def _fill(source, say, quiet):
     if missing:
         raise FetchError(_advice(source, missing, tried))
 
-# %% ../nbs/03a_sources.ipynb #e0b759b7
+# %% ../nbs/03a_sources.ipynb #62ec452f
 def _take(source, place, missing, quiet):
     "Move what `place` delivers, if right, into the cache and off the list; raise `_Wrong` at the first fault"
     delivered = {}
-    with tempfile.TemporaryDirectory(dir=cache_dir()/"raw", prefix=".part-") as tmp:
+    with tempfile.TemporaryDirectory(dir=cache_dir()/"raw", prefix=f".part-{source.name}-") as tmp:
         for file in tuple(missing):
             address = place.address.format(file=file.name)
             if address not in delivered:
