@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ROLES', 'MAPS', 'INITS', 'Standardizer', 'DistanceHead', 'load_head', 'RoleMap', 'BregmanHead']
 
-# %% ../nbs/02_heads.ipynb #58181cc2
+# %% ../nbs/02_heads.ipynb #4cd46372
 import json
 import math
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -22,7 +23,7 @@ from torch.nn import functional as F
 from . import __version__
 from .icnn import ICNN
 
-# %% ../nbs/02_heads.ipynb #c5899b70
+# %% ../nbs/02_heads.ipynb #e4196f90
 class Standardizer(nn.Module):
     "`(x - mean) * scale`; the identity until it is fitted"
 
@@ -47,7 +48,7 @@ class Standardizer(nn.Module):
             raise ValueError(f"features: row {int((~finite).nonzero()[0])} holds a NaN or an infinity")
         mean = x.mean(0)
         square = (x - mean).square().sum(-1).mean()
-        if square <= torch.finfo(features.dtype).eps ** 2 * x.square().sum(-1).mean():
+        if square <= torch.finfo(self.mean.dtype).eps ** 2 * x.square().sum(-1).mean():
             raise ValueError("features: all rows are equal, so there is no scale to take from them")
         self.mean.copy_(mean)
         self.scale.copy_((x.shape[1] / square).sqrt())
@@ -187,7 +188,7 @@ class DistanceHead(nn.Module):
         _replace(folder / "config.json", lambda path: path.write_text(json.dumps(about, indent=2) + "\n"))
         return folder
 
-# %% ../nbs/02_heads.ipynb #fd803506
+# %% ../nbs/02_heads.ipynb #82de9a8e
 def _replace(path: Path, write):
     "Let `write` make a file beside `path`, then move it there in one step"
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -208,23 +209,25 @@ def load_head(
     Raises `FileNotFoundError` where a file is missing and `ValueError` where the files do not describe a head that is
     known here. Only classes of `rolebregman`, or classes that your program has defined already, are made.
     """
-    folder = Path(folder)
-    for name in "config.json", "model.safetensors":
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder / name} is missing: {folder} is not a folder written by save_pretrained")
-    try: about = json.loads((folder / "config.json").read_text())
-    except ValueError as error: raise ValueError(f"{folder / 'config.json'} is not JSON: {error}") from None
-    if missing := {"class", "module", "config", "dtype"} - set(about):
-        raise ValueError(f"{folder / 'config.json'} lacks {', '.join(sorted(missing))}: not written by save_pretrained")
-    if about["module"].startswith("rolebregman."): import_module(about["module"])
-    make = _CLASSES.get(f"{about['module']}.{about['class']}")
-    if make is None:
-        raise ValueError(f"{folder / 'config.json'} names the head {about['class']!r} of module {about['module']!r}, "
-                         "which is not defined here: import that module first")
-    if about["dtype"] not in ("float64", "float32", "float16", "bfloat16"):
-        raise ValueError(f"{folder / 'config.json'}: dtype {about['dtype']!r} is not a float type")
-    head = make(**about["config"]).to(getattr(torch, about["dtype"]))
-    head.load_state_dict(load_file(folder / "model.safetensors"))
+    config, weights = Path(folder) / "config.json", Path(folder) / "model.safetensors"
+    for file in config, weights:
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} is missing: {folder} is not a folder written by save_pretrained")
+    try: about = json.loads(config.read_text())
+    except ValueError as error: raise ValueError(f"{config} is not JSON: {error}") from None
+    wanted = ("class", "module", "config", "dtype")
+    if not isinstance(about, dict) or any(key not in about for key in wanted):
+        raise ValueError(f"{config} does not hold {', '.join(wanted)}: it was not written by save_pretrained")
+    module, name, dtype = about["module"], about["class"], about["dtype"]
+    if str(module).startswith("rolebregman."): import_module(module)
+    if (make := _CLASSES.get(f"{module}.{name}")) is None:
+        raise ValueError(f"{config} names the head {name!r} of module {module!r}, which is not defined here: import it first")
+    if dtype not in ("float64", "float32", "float16", "bfloat16"):
+        raise ValueError(f"{config}: dtype {dtype!r} is not a float type")
+    try: head = make(**about["config"]).to(getattr(torch, dtype))
+    except (TypeError, ValueError) as error: raise ValueError(f"{config}: {name} does not take this config: {error}") from None
+    try: head.load_state_dict(load_file(weights))
+    except (SafetensorError, RuntimeError) as error: raise ValueError(f"{weights} is cut off or of another head: {error}") from None
     return head.eval()
 
 # %% ../nbs/02_heads.ipynb #7172927c
