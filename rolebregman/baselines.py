@@ -226,7 +226,7 @@ class DirectionPrior(DistanceHead):
         "`softplus(u + v)`"
         return F.softplus(u + v).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #2b6ec76a
+# %% ../nbs/03_baselines.ipynb #3b8eb613
 class Entry(NamedTuple):
     "A line of the registry"
 
@@ -245,7 +245,7 @@ HEADS: dict[str, Entry] = {
     "mlp": Entry(MLP, {}, "perceptron on the concatenated pair"),
     "direction_prior": Entry(DirectionPrior, {}, "f(x) + g(y): the control, blind to the pair"),
     "icnn_bregman": Entry(BregmanHead, {"roles": "none"}, "neural Bregman divergence, no role maps"),
-    "role_bregman": Entry(BregmanHead, {"proj_dim": 64}, "with linear role maps: the paper's head"),
+    "role_bregman": Entry(BregmanHead, {}, "with linear role maps: the paper's head"),
     "role_bregman_lowrank": Entry(BregmanHead, {"maps": "lowrank"}, "role maps: identity plus low rank"),
     "role_bregman_residual": Entry(BregmanHead, {"maps": "residual", "rank": 64}, "role maps: identity plus perceptron"),
 }
