@@ -135,7 +135,7 @@ class MLP(DistanceHead):
         "The other layers, on the sum of the shares"
         return F.softplus(self.rest(u + v)).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #680f5d99
+# %% ../nbs/03_baselines.ipynb #a6aa6fcb
 class OrderEmbedding(DistanceHead):
     "Order violation `||max(0, |A y + c| - |A x + c|)||^2` (Vendrov et al., 2016). Never negative"
 
@@ -195,7 +195,7 @@ class Poincare(DistanceHead):
         "The hyperbolic distance"
         chord = (u[..., :-1] - v[..., :-1]).square().sum(-1) / 4
         r, q = u[..., -1], v[..., -1]
-        square = torch.sinh((r - q) / 2).square() + torch.sinh(r) * torch.sinh(q) * chord
+        square = torch.sinh((r - q).abs() / 2).square() + torch.sinh(r) * torch.sinh(q) * chord
         apart = square > 0
         root = torch.where(apart, square, 1.0).sqrt() * apart  # the root has no slope at zero: take zero there, as norms do
         return self.log_scale.exp() * 2 * torch.asinh(root)
