@@ -84,20 +84,25 @@ class Mahalanobis(DistanceHead):
         "The squared distance"
         return (u - v).square().sum(-1)
 
-# %% ../nbs/03_baselines.ipynb #a6b2568e
+# %% ../nbs/03_baselines.ipynb #8f754fda
 class Bilinear(DistanceHead):
-    "`-x^T W y / d` with a learned square matrix, at first the identity. Takes both signs"
+    "`-[x; 1]^T W [y; 1] / d` with a learned square matrix, at first the identity of x and y. Takes both signs"
 
     def __init__(
         self,
         dim: int,  # Width d of the embeddings
     ):
         super().__init__(dim)
-        self.weight = nn.Parameter(torch.eye(dim))
+        self.weight = nn.Parameter(torch.eye(dim + 1))
+        with torch.no_grad(): self.weight[dim, dim] = 0
 
     def source(self, x: Tensor) -> Tensor:
-        "`W^T x / d`"
-        return x @ self.weight / self.dim
+        "`W^T [x; 1] / d`"
+        return F.pad(x, (0, 1), value=1.0) @ self.weight / self.dim
+
+    def target(self, y: Tensor) -> Tensor:
+        "`[y; 1]`"
+        return F.pad(y, (0, 1), value=1.0)
 
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "`-<u, v>`"
@@ -226,7 +231,7 @@ class DirectionPrior(DistanceHead):
         "`softplus(u + v)`"
         return F.softplus(u + v).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #3b8eb613
+# %% ../nbs/03_baselines.ipynb #063ebb03
 class Entry(NamedTuple):
     "A line of the registry"
 
@@ -240,7 +245,7 @@ HEADS: dict[str, Entry] = {
     "cosine": Entry(Cosine, {}, "one minus the cosine"),
     "mahalanobis": Entry(Mahalanobis, {}, "squared distance after one learned map"),
     "poincare": Entry(Poincare, {"proj_dim": 64}, "hyperbolic distance after one learned map"),
-    "bilinear": Entry(Bilinear, {}, "-x'Wy"),
+    "bilinear": Entry(Bilinear, {}, "-[x; 1]'W[y; 1]"),
     "order": Entry(OrderEmbedding, {"proj_dim": 64}, "order violation in the positive orthant"),
     "mlp": Entry(MLP, {}, "perceptron on the concatenated pair"),
     "direction_prior": Entry(DirectionPrior, {}, "f(x) + g(y): the control, blind to the pair"),

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from . import __version__
 from .icnn import ICNN
 
-# %% ../nbs/02_heads.ipynb #e4196f90
+# %% ../nbs/02_heads.ipynb #e73c40f2
 class Standardizer(nn.Module):
     "`(x - mean) * scale`; the identity until it is fitted"
 
@@ -41,8 +41,8 @@ class Standardizer(nn.Module):
         features: Tensor,  # (n, d), finite, not all rows equal
     ) -> "Standardizer":
         "Take mean and scale from `features`, so that the mean squared norm becomes d. Raises `ValueError` where none is"
-        if features.ndim != 2 or not len(features):
-            raise ValueError(f"features must be a table of at least one row, found shape {tuple(features.shape)}")
+        if features.ndim != 2 or not len(features) or features.shape[1] != len(self.mean):
+            raise ValueError(f"features: expected at least one row of width {len(self.mean)}, found shape {tuple(features.shape)}")
         x = features.double()
         if not (finite := x.isfinite().all(-1)).all():
             raise ValueError(f"features: row {int((~finite).nonzero()[0])} holds a NaN or an infinity")
@@ -188,7 +188,7 @@ class DistanceHead(nn.Module):
         _replace(folder / "config.json", lambda path: path.write_text(json.dumps(about, indent=2) + "\n"))
         return folder
 
-# %% ../nbs/02_heads.ipynb #82de9a8e
+# %% ../nbs/02_heads.ipynb #08791b0e
 def _replace(path: Path, write):
     "Let `write` make a file beside `path`, then move it there in one step"
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -219,7 +219,9 @@ def load_head(
     if not isinstance(about, dict) or any(key not in about for key in wanted):
         raise ValueError(f"{config} does not hold {', '.join(wanted)}: it was not written by save_pretrained")
     module, name, dtype = about["module"], about["class"], about["dtype"]
-    if str(module).startswith("rolebregman."): import_module(module)
+    try:
+        if str(module).startswith("rolebregman."): import_module(module)
+    except ImportError: pass  # said below, as of any module that is not there
     if (make := _CLASSES.get(f"{module}.{name}")) is None:
         raise ValueError(f"{config} names the head {name!r} of module {module!r}, which is not defined here: import it first")
     if dtype not in ("float64", "float32", "float16", "bfloat16"):
@@ -230,7 +232,7 @@ def load_head(
     except (SafetensorError, RuntimeError) as error: raise ValueError(f"{weights} is cut off or of another head: {error}") from None
     return head.eval()
 
-# %% ../nbs/02_heads.ipynb #7172927c
+# %% ../nbs/02_heads.ipynb #08ffc15f
 ROLES = ("none", "shared", "source", "target", "both")
 MAPS = ("linear", "affine", "lowrank", "residual")
 INITS = ("identity", "same", "independent")
@@ -241,7 +243,7 @@ class RoleMap(nn.Module):
 
     def __init__(self, dim: int, proj_dim: int, kind: str, start: Tensor | None, rank: int, extra: int):
         super().__init__()
-        self.offset = nn.Parameter(torch.zeros(proj_dim)) if kind == "affine" else None
+        self.offset = nn.Parameter(torch.zeros(proj_dim)) if kind in ("affine", "lowrank") else None
         if start is not None: start = start.clone()  # two maps may start alike, and then go their own ways
         if kind in ("linear", "affine"): self.start = nn.Parameter(torch.eye(dim) if start is None else start)
         elif kind == "residual" and start is not None: self.start = nn.Parameter(start)
@@ -252,8 +254,9 @@ class RoleMap(nn.Module):
         self.coordinates = _bottleneck(dim, max(rank, extra), extra, bend=True, spread=0.1) if extra else None
 
     def forward(self, x: Tensor) -> Tensor:
-        u = x if self.start is None else F.linear(x, self.start, self.offset)
+        u = x if self.start is None else x @ self.start.T
         if self.change is not None: u = u + self.change(x)
+        if self.offset is not None: u = u + self.offset
         return u if self.coordinates is None else torch.cat([u, self.coordinates(x)], -1)
 
 
