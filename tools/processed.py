@@ -45,13 +45,17 @@ def processed(
 ) -> list[dict]:  # the cells that are shown
     "Cells of a notebook after nbdev's own processing: hidden cells gone, API documentation and links added"
     copy = Path(folder) / notebook.name
-    with warnings.catch_warnings():
-        # nbdev runs a cell that imports for the docs, on its own: what it uses from the cells before is not there.
-        warnings.filterwarnings("error", "Found cells containing imports and other code")
+    with warnings.catch_warnings(record=True) as caught:
         try:
             process((notebook, copy, FilterDefaults))
         except Exception as error:
-            sys.exit(f"nbdev cannot process {notebook.name} for the docs: {error}\n{error.__cause__ or ''}".rstrip())
+            # Most often a cell that imports: nbdev runs it for the docs, without the cells that it builds on.
+            cause = f": {error.__cause__}" if error.__cause__ else ""
+            raise ValueError(f"nbdev cannot process {notebook.name} for the docs{cause}\n{error}") from error
+    for warning in caught:
+        # nbdev's own: `Found cells containing imports and other code. See FAQ.`, then the cell
+        said = [line for line in str(warning.message).splitlines() if line.strip("- ")]
+        print(f"{notebook.name}: {' | '.join(said[:2])}", file=sys.stderr)
     return [c for c in json.loads(copy.read_text(encoding="utf-8"))["cells"] if text(c.get("source")).strip()]
 
 
