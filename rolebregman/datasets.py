@@ -162,14 +162,15 @@ class DirectedDataset:
         return (f"DirectedDataset({self.name!r}: {self.num_nodes:,} nodes, {self.dim} dimensions; "
                 f"edges {sizes}; seed={self.seed})")
 
-# %% ../nbs/04_datasets.ipynb #2c895bc7
+# %% ../nbs/04_datasets.ipynb #1d6e240e
 def _check_features(features, name):
     features = np.asanyarray(features)
     if features.ndim != 2 or 0 in features.shape:
         raise ValueError(f"features of {name}: shape {features.shape}, expected (n, d)")
     if not np.issubdtype(features.dtype, np.floating):
         raise TypeError(f"features of {name}: dtype {features.dtype}, expected floats: use .astype('float32')")
-    features = features.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"): # what is too large for float32 is named below
+        features = features.astype(np.float32, copy=False)
     for start in range(0, len(features), 65536): # in blocks, so that a memory-mapped file is not read whole
         bad = ~np.isfinite(features[start:start + 65536]).all(1)
         if bad.any():
@@ -345,15 +346,15 @@ def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or 
                     kept=dict(nodes=len(nodes), pairs=len(found)), dropped=dropped)
     return _own_dataset(name, features, nodes, found, report, seed, fractions)
 
-# %% ../nbs/04_datasets.ipynb #7e0a21ed
+# %% ../nbs/04_datasets.ipynb #9b507a2e
 def _require(found, ids, what, where):
     "Raise where an id of the pairs is not among `ids`"
-    for column in ("source", "target"):
-        lost = ~found[column].isin(ids)
-        if lost.any():
-            first = found[lost].iloc[0]
-            raise ValueError(f"{where}, row {first['row']} (the first is 0): {column} {first[column]!r} has no {what}. "
-                             f"{found[column][lost].nunique():,} such: add what is missing, or drop their pairs")
+    lost = ~found[["source", "target"]].isin(list(ids))
+    if lost.any(axis=None):
+        row, column = lost.stack().idxmax()
+        count = pd.unique(found[["source", "target"]].to_numpy()[lost.to_numpy()]).size
+        raise ValueError(f"{where}, row {found['row'][row]} (the first is 0): {column} {found[column][row]!r} has no "
+                         f"{what}. {count:,} such ids: add what is missing, or drop their pairs")
 
 # %% ../nbs/04_datasets.ipynb #75b11fcf
 def _own_dataset(name, features, nodes, found, report, seed, fractions):

@@ -121,7 +121,7 @@ def find_cycles(sources: Sequence, # m ids
     cycles = [nx.find_cycle(graph.subgraph(g), source=g[0]) for g in groups]
     return [" -> ".join([str(a) for a, _ in c] + [str(c[0][0])]) for c in cycles]
 
-# %% ../nbs/03c_readers.ipynb #536d8e89
+# %% ../nbs/03c_readers.ipynb #a95ff3d9
 PAIR_COLUMNS = (("source", "target"), ("child", "parent"), ("hyponym", "hypernym"), ("head", "tail"), ("from", "to"),
                 ("citing", "cited"), ("premise", "hypothesis"), ("word1", "word2"), ("sentence1", "sentence2"))
 
@@ -134,7 +134,10 @@ def read_table(path: str | Path # .csv, .tsv, .tab or .parquet, text also as .gz
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     if suffix == ".parquet":
-        return pd.read_parquet(path)
+        try:
+            return pd.read_parquet(path)
+        except ImportError:
+            raise ImportError(f"{path}: to read Parquet, pip install pyarrow") from None
     if suffix not in (".csv", ".tsv", ".tab"):
         raise ValueError(f"{path}: expected .csv, .tsv, .tab or .parquet; read it with pandas and pass the DataFrame")
     with _naming(path):
@@ -205,11 +208,11 @@ def read_pairs(pairs: str | Path | pd.DataFrame, # a file for `read_table`, or a
         raise ValueError(f"{where}: no pair is left; dropped {dropped}")
     return found, read, {k: v for k, v in dropped.items() if v}
 
-# %% ../nbs/03c_readers.ipynb #124b1046
+# %% ../nbs/03c_readers.ipynb #ebfe5116
 def _holds(table, label, min_label, where):
     "Which rows hold, by their label: bool (rows,)"
     if label not in table.columns:
-        raise ValueError(f"{where} has no column {label!r} (argument label=); its columns are {list(table.columns)}")
+        raise ValueError(f"{where} has no column {label!r} (label=); its columns are {list(table.columns)}")
     values = pd.to_numeric(table[label], errors="coerce").astype(float)
     bad = ~np.isfinite(values)
     if bad.any():
@@ -251,7 +254,7 @@ def read_vectors(embeddings               # (n, d) array or tensor, DataFrame (i
         raise ValueError(f"{path} holds arrays of shapes {shapes}, expected exactly one (n, d) matrix")
     return arrays[matrices[0]], [str(i) for i in arrays["ids"]] if "ids" in arrays else None
 
-# %% ../nbs/03c_readers.ipynb #51333222
+# %% ../nbs/03c_readers.ipynb #f527781a
 def read_texts(texts                # id -> text: a mapping or Series, or a table (or its file) with columns id and text
               ) -> pd.Series | None: # text by id; None for None
     "The texts of nodes by id. Raises `ValueError` where the columns are missing or an id stands twice."
@@ -269,5 +272,5 @@ def read_texts(texts                # id -> text: a mapping or Series, or a tabl
     empty = ~table["text"].map(lambda t: isinstance(t, str) and bool(t.strip())).to_numpy(bool)
     if empty.any():
         i = int(empty.argmax())
-        raise ValueError(f"{where}: the text of id {ids.iloc[i]!r} is {table['text'].iloc[i]!r}, expected words")
+        raise ValueError(f"{where}: the text of id {ids.iloc[i]!r} is empty or no text")
     return pd.Series(table["text"].to_numpy(), ids.to_numpy())
