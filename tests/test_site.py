@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import sys
+from configparser import ConfigParser
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
@@ -299,6 +300,22 @@ def test_every_public_name_is_documented(pages):
             if name.removeprefix(module_name + ".") in public and anchor not in pages[page].ids:
                 missing.append(name)
     assert not missing
+
+
+# What is said in two places
+
+def test_versions_agree():
+    version = import_module("rolebregman").__version__
+    config = ConfigParser(delimiters=["="])
+    config.read(root / "settings.ini")
+    assert config["DEFAULT"]["version"] == version
+    assert yaml.safe_load((root / "CITATION.cff").read_text())["version"] == version
+    assert f"\n## {version}\n" in (root / "CHANGELOG.md").read_text()
+
+
+def test_torch_is_pinned_to_one_version():
+    pinned = re.search(r"^TORCH := (torch==\S+)$", (root / "Makefile").read_text(), re.M)[1]
+    assert pinned in (root / "constraints.txt").read_text().splitlines()
 
 
 # What may stand in a tracked file
