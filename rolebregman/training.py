@@ -129,7 +129,7 @@ def softmax_loss(
     logits = (-distances).masked_fill(masked, -math.inf)
     return cross_entropy(logits, rows, reduction="sum") / max(1, len(rows))
 
-# %% ../nbs/05_training.ipynb #8896ff94
+# %% ../nbs/05_training.ipynb #35323f8c
 @dataclass(frozen=True)
 class TrainConfig:
     "The settings of `fit`. A value outside its range raises a ValueError that names the field."
@@ -138,11 +138,11 @@ class TrainConfig:
     margin: float = 1.0 # by how much a positive should be closer than a negative
     direction_margin: float = 1.0 # by how much the annotated direction should be closer than the reverse
     direction_weight: float = 1.0 # weight of the direction loss; 0 trains on ranking alone
-    epochs: int = 40 # passes over the training edges, at most
+    epochs: int = 30 # passes over the training edges, at most
     batch_size: int = 512 # edges in one step
     lr: float = 1e-3 # step size of AdamW
     weight_decay: float = 1e-2 # decoupled weight decay of AdamW
-    patience: int = 8 # stop after this many epochs without a better validation score; 0 never stops early
+    patience: int = 6 # stop after this many epochs without a better validation score; 0 never stops early
     valid_negatives: int = 10 # fixed negatives for each validation edge
     grad_clip: float = 0.0 # largest norm of a step's gradient; 0 does not clip
     seed: int = 0 # order of the edges and the drawn negatives; not the head's initial weights

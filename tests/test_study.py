@@ -168,7 +168,7 @@ def test_search_takes_the_best_on_validation_and_keeps_the_rest(tmp_path):
     chosen = tmp_path / "chosen.json"
     chosen.write_text(json.dumps({"other": {"mlp": {"train": {"lr": 5.0}}}}))
     best = search("toy", tmp_path / "search.csv", chosen, heads=["mlp", "direction_prior"], seeds=(100,),
-                  grid=dict(lr=(1e-6, 1e-2, 1e30), batch_size=(64,), epochs=(3,)), progress=False)
+                  trials=[dict(lr=lr, batch_size=64, epochs=3) for lr in (1e-6, 1e-2, 1e30)], progress=False)
     assert best["head"].tolist() == ["mlp", "direction_prior"]
     for head in best["head"]:
         assert chosen_settings(chosen, "toy", head)["train"] == dict(lr=1e-2, batch_size=64, epochs=3)
