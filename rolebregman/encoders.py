@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from .sources import SOURCES, cache_dir, fetch
 
-# %% ../nbs/03b_encoders.ipynb #a9333609
+# %% ../nbs/03b_encoders.ipynb #6479a0d3
 class VectorCache:
     "Vectors of texts on disk, for one encoder in one version. Safe for several processes at once."
     def __init__(self,
@@ -33,8 +33,7 @@ class VectorCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(sqlite3.connect(self.path, timeout=120)) as db, db:
-                db.execute("create table if not exists vectors "
-                           "(text blob primary key, vector blob not null) without rowid")
+                db.execute("create table if not exists vectors (text blob primary key, vector blob not null)")
                 return work(db)
         except sqlite3.DatabaseError as e:
             raise OSError(f"the vector cache {self.path} cannot be used ({e}); delete it, and its texts are encoded "
