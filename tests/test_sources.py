@@ -247,10 +247,11 @@ def test_an_address_that_does_not_answer_is_passed_over_in_time(server, mirror, 
     assert "no answer within 1 seconds" in capsys.readouterr().err
 
 
-def test_a_host_that_cannot_be_reached_is_passed_over(mirror):
+def test_a_host_that_cannot_be_reached_is_passed_over_with_one_line(mirror, capsys):
     (mirror/"later").write_bytes(BODY)
     s = source(Place("web", "http://127.0.0.1:9/data.txt"), Place("mirror", "later"))
     assert fetch(s).read_bytes() == BODY
+    assert capsys.readouterr().err == "data.txt: passed over 127.0.0.1:9: not reached (ConnectionError)\n"
 
 
 # Carriers
@@ -296,7 +297,7 @@ def test_a_source_package_is_refused_and_its_code_never_runs(index, tmp_path, em
             info = tarfile.TarInfo(f"carrier-1.0/{name}")
             info.size = len(text)
             t.addfile(info, io.BytesIO(text.encode()))
-    with pytest.raises(FetchError, match="pip carrier==1.0: .* could not download it: ERROR: No matching distribution"):
+    with pytest.raises(FetchError, match="pip could not download it: ERROR: No matching distribution"):
         fetch(source(Place("pip", "carrier==1.0", "carrier-1.0/data.txt")))
     assert not mark.exists() and nothing_is_left(empty_cache)
 
