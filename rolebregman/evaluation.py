@@ -6,7 +6,7 @@
 __all__ = ['Scores', 'score_split', 'ranks', 'rank_metrics', 'split_metrics', 'evaluate', 'filtered_ranks', 'Comparison',
            'compare']
 
-# %% ../nbs/06_evaluation.ipynb #62f214cb
+# %% ../nbs/06_evaluation.ipynb #fa50d4d1
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .datasets import DirectedDataset
 from .heads import DistanceHead
-from .training import NegativeSampler, named_generator, node_label, preference_rate, score_edges
+from .training import NegativeSampler, named_generator, node_label, preference_rate, score_edges, take
 
 # %% ../nbs/06_evaluation.ipynb #22f6f552
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def evaluate(
     "All metrics of `head` on one split. Raises a ValueError for a distance that is not finite, naming head and pair."
     return split_metrics(score_split(head, ds, split, candidates))
 
-# %% ../nbs/06_evaluation.ipynb #b89a1a4c
+# %% ../nbs/06_evaluation.ipynb #9d29f2c4
 @torch.inference_mode()
 def filtered_ranks(
     head: DistanceHead, # any head
@@ -115,11 +115,11 @@ def filtered_ranks(
     """Rank of each annotated target among the whole pool and all targets of the split, other annotated ones left out.
 
     Raises a ValueError for a distance that is not finite."""
-    sampler, edges, features = NegativeSampler(ds), torch.as_tensor(ds.edges[split]), torch.as_tensor(ds.features)
+    sampler, edges = NegativeSampler(ds), torch.as_tensor(ds.edges[split])
     candidates = torch.unique(torch.cat([sampler.pool, edges[:, 1]]))
-    targets, found = head.encode_target(features[candidates]), [torch.zeros(0, dtype=torch.float64)]
+    targets, found = head.encode_target(take(ds.features, candidates)), [torch.zeros(0, dtype=torch.float64)]
     for x, y in (part.T for part in edges.split(max(1, block // len(candidates)))):
-        distance = head.compare_all(head.encode_source(features[x]), targets, exact=False).cpu()
+        distance = head.compare_all(head.encode_source(take(ds.features, x)), targets, exact=False).cpu()
         if not torch.isfinite(distance).all():
             raise ValueError(f"{type(head).__name__} gives a distance that is not finite on {ds.name!r}, {split}")
         own = distance.gather(1, torch.searchsorted(candidates, y.contiguous())[:, None])

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['preference_rate', 'node_label', 'NegativeSampler', 'named_generator', 'rank_loss', 'direction_loss', 'softmax_loss',
-           'TrainConfig', 'encode_once', 'batch_losses', 'score_edges', 'History', 'fit']
+           'TrainConfig', 'take', 'encode_once', 'batch_losses', 'score_edges', 'History', 'fit']
 
 # %% ../nbs/05_training.ipynb #30f4279d
 import math
@@ -159,20 +159,28 @@ class TrainConfig:
             if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
                 raise ValueError(f"TrainConfig.{name} is {value!r}; expected a finite number of at least 0")
 
-# %% ../nbs/05_training.ipynb #b8dadb8f
+# %% ../nbs/05_training.ipynb #36319513
+def take(
+    features, # all items (n, d), tensor or array; a memory-mapped array is read only where needed
+    rows: Tensor, # the items wanted, int64 (m,)
+) -> Tensor: # (m, d)
+    "Rows of a table of items as a tensor."
+    return features[rows] if isinstance(features, Tensor) else torch.from_numpy(features[rows.numpy()])
+
+
 def encode_once(
     encode, # `head.encode_source` or `head.encode_target`
-    features: Tensor, # all items (n, d)
+    features, # all items (n, d), tensor or array
     rows: Tensor, # the items wanted, with repetitions, int64 (m,)
 ) -> Tensor: # encoded items (m, k)
     "Encode each distinct item among `rows` once, and lay the results out like `rows`."
     items, where = torch.unique(rows, return_inverse=True)
-    return encode(features[items])[where]
+    return encode(take(features, items))[where]
 
-# %% ../nbs/05_training.ipynb #3566c7fc
+# %% ../nbs/05_training.ipynb #61566c4a
 def batch_losses(
     head: DistanceHead, # the head to train
-    features: Tensor, # all items (n, d)
+    features, # all items (n, d), tensor or array
     edges: Tensor, # the batch: source and target rows, int64 (b, 2)
     one_way: Tensor, # bool (b,): False where the reverse is annotated too
     sampler: NegativeSampler, # where the negatives come from
@@ -200,28 +208,28 @@ def batch_losses(
         if not both_ways: return rank, rank.new_zeros(())
     return rank, direction_loss(forward, reverse, one_way, config.direction_margin)
 
-# %% ../nbs/05_training.ipynb #0cdc3179
+# %% ../nbs/05_training.ipynb #a9a0db5e
 @torch.inference_mode()
 def score_edges(
     head: DistanceHead, # any head
-    features, # all items (n, d), array or tensor
+    features, # all items (n, d), tensor or array
     edges, # source and target rows, int64 (m, 2)
     negatives, # for each edge's source, rows of other targets, int64 (m, c)
     block: int = 1 << 15, # pairs compared at a time
 ) -> tuple[Tensor, Tensor, Tensor]: # on the CPU: `D(x, y)` (m,), `D(y, x)` (m,), `D(x, y-)` (m, c)
     "Distances of edges in the annotated direction, turned round, and to negatives; no gradient."
-    features = torch.as_tensor(features)
     edges, negatives = torch.as_tensor(edges), torch.as_tensor(negatives)
     rows, where = torch.unique(torch.cat([edges.flatten(), negatives.flatten()]), return_inverse=True)
     (x, y), others = where[:edges.numel()].reshape(-1, 2).T, where[edges.numel():].reshape(negatives.shape)
-    u, v = head.encode_source(features[rows]), head.encode_target(features[rows])
+    items = take(features, rows)
+    u, v = head.encode_source(items), head.encode_target(items)
     both = head.compare(torch.cat([u[x], u[y]]), torch.cat([v[y], v[x]])).cpu()
     step = max(1, block // max(1, others.shape[1]))
     parts = [head.compare(u[a][:, None], v[o]) for a, o in zip(x.split(step), others.split(step))]
     return both[:len(x)], both[len(x):], torch.cat(parts).cpu()
 
-# %% ../nbs/05_training.ipynb #3164ca24
-@dataclass
+# %% ../nbs/05_training.ipynb #e926a27b
+@dataclass(repr=False)
 class History:
     "What a call of `fit` did. `len(history)` is the number of epochs trained."
     config: TrainConfig # the settings that were used
@@ -230,6 +238,10 @@ class History:
     seconds: float = 0.0 # wall-clock time of the call
 
     def __len__(self): return len(self.rows) - 1
+
+    def __repr__(self):
+        return (f"History: {len(self)} epochs in {self.seconds:.1f} s, the best on validation was {self.best_epoch} "
+                f"(score {self.rows[self.best_epoch]['score']:.3f})")
 
     @property
     def table(self) -> pd.DataFrame:
@@ -260,7 +272,7 @@ class History:
         right.set_ylabel("validation accuracy")
         return left, right
 
-# %% ../nbs/05_training.ipynb #1161afc7
+# %% ../nbs/05_training.ipynb #20505857
 def _diverged(head, config, where, what):
     return FloatingPointError(f"training of {type(head).__name__} broke down at {where}: {what} is not finite. "
                               f"Lower lr (now {config.lr:g}), or the margins (now {config.margin:g} and "
@@ -280,9 +292,9 @@ def fit(
     began, train, valid = time.perf_counter(), torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.edges["valid"])
     head.fit_standardizer(ds.features[np.unique(ds.edges["train"])])
     parameters = [p for p in head.parameters() if p.requires_grad]
-    device = next((t.device for t in (*head.parameters(), *head.buffers())), None)
-    features, one_way, valid_one_way = torch.as_tensor(ds.features).to(device), *(
-        torch.as_tensor(ds.one_way(split)) for split in ("train", "valid"))
+    device = next((t.device for t in (*head.parameters(), *head.buffers())), torch.device("cpu"))
+    features = ds.features if device.type == "cpu" else torch.tensor(ds.features, device=device)
+    one_way, valid_one_way = (torch.as_tensor(ds.one_way(split)) for split in ("train", "valid"))
     sampler, generator = NegativeSampler(ds), torch.Generator().manual_seed(config.seed)
     valid_negatives = sampler.sample(valid[:, 0], config.valid_negatives, named_generator("fit", ds.name, ds.seed))
 

@@ -10,6 +10,7 @@ from scipy.stats import chisquare
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import DirectedDataset, toy_tree
+from rolebregman.evaluation import evaluate, filtered_ranks
 from rolebregman.training import (
     NegativeSampler,
     TrainConfig,
@@ -283,3 +284,13 @@ def test_the_standardiser_sees_training_nodes_only():
                                          ("direction_weight", "1"), ("valid_negatives", 0), ("weight_decay", -0.1)])
 def test_settings_out_of_range_are_named(field, value):
     with pytest.raises(ValueError, match=f"TrainConfig.{field} is"): TrainConfig(**{field: value})
+
+
+def test_features_may_be_a_file_that_cannot_be_written(tmp_path):
+    tree = toy_tree(depth=3, dim=8)
+    np.save(tmp_path / "vectors.npy", tree.features)
+    mapped = replace(tree, features=np.load(tmp_path / "vectors.npy", mmap_mode="r"))
+    (head, history), (other, same) = trained("role_bregman", mapped), trained("role_bregman", tree)
+    assert isinstance(mapped.features, np.memmap) and same.rows[1:] == history.rows[1:]
+    assert evaluate(head, mapped) == evaluate(other, tree)
+    assert torch.equal(filtered_ranks(head, mapped), filtered_ranks(other, tree))
