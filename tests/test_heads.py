@@ -452,6 +452,21 @@ def test_gradients(case):
     assert torch.autograd.gradcheck(score, (x, y), eps=1e-7, atol=1e-5)
 
 
+@each_dtype
+@each_head
+def test_gradients_are_finite_at_the_corners(case, dtype):
+    "An item against itself, the origin, the mean of the data, and outliers a thousand times as far out"
+    for head in (fresh(case, dtype), moved(case, dtype)):
+        x = points(5, dtype=dtype)
+        mean, far = head.standardizer.mean.expand(5, D), points(5, seed=1, scale=1000, dtype=dtype)
+        for a, b in ((x, x), (0 * x, x), (x, 0 * x), (0 * x, 0 * x), (mean, mean), (x, far), (far, x), (far, far),
+            (far, -far)):
+            a, b = (z.detach().clone().requires_grad_() for z in (a, b))
+            score = head(a, b)
+            grads = torch.autograd.grad(score.sum(), [a, b, *head.parameters()], allow_unused=True)
+            for value in (score, *grads): assert value is None or value.isfinite().all()
+
+
 @each_head
 def test_no_parameter_of_a_fresh_head_is_dead(case):
     "Within three steps of a ranking and a direction loss every block has had a gradient (B A with B = 0 needs two)"
