@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['NAMESPACES', 'Report', 'DirectedDataset', 'split_edges', 'toy_tree', 'load_go', 'load_dataset', 'from_pairs']
 
-# %% ../nbs/04_datasets.ipynb #6812917c
+# %% ../nbs/04_datasets.ipynb #533fd99e
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from fastcore.basics import patch
 
 from .encoders import encode_texts
 from .readers import find_cycles, read_obo, read_pairs, read_texts, read_vectors
@@ -46,7 +47,7 @@ def _say(value):
     "Numbers with thousands separators, everything else as text"
     return f"{value:,}" if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else str(value)
 
-# %% ../nbs/04_datasets.ipynb #127bc920
+# %% ../nbs/04_datasets.ipynb #10cc63f4
 @dataclass(eq=False, repr=False)
 class DirectedDataset:
     """Vectors of nodes and the directed edges between them, in three splits; it checks itself when it is made.
@@ -64,50 +65,14 @@ class DirectedDataset:
 
     def __post_init__(self):
         self.features = _check_features(self.features, self.name)
-        self.nodes = _check_nodes(self.nodes, len(self.features))
+        self.nodes = _check_nodes(self.nodes, self.num_nodes)
         if set(self.edges) != {"train", "valid", "test"}:
             raise ValueError(f"edges: keys {sorted(self.edges)}, expected train, valid and test")
-        self.edges = {k: self._check_edges(f"edges[{k!r}]", self.edges[k]) for k in ("train", "valid", "test")}
-        self.known = self._check_edges("known", np.empty((0, 2), np.int64) if self.known is None else self.known)
-        self.pool = self._check_pool()
-        if not len(self.edges["train"]):
-            raise ValueError("edges['train'] is empty: there is nothing to learn from")
-        codes = self._codes(np.concatenate(list(self.edges.values())))
-        unique, counts = np.unique(codes, return_counts=True)
-        if (counts > 1).any():
-            s, t = divmod(int(unique[counts > 1][0]), self.num_nodes)
-            raise ValueError(f"edges: {self.id(s)} -> {self.id(t)} stands more than once; "
-                             "an edge belongs to one split, once")
+        self.edges = {k: _check_edges(f"edges[{k!r}]", self.edges[k], self.nodes) for k in ("train", "valid", "test")}
+        self.known = _check_edges("known", np.empty((0, 2), int) if self.known is None else self.known, self.nodes)
+        self.pool = np.arange(self.num_nodes) if self.pool is None else _check_pool(self.pool, self.num_nodes)
+        _check_disjoint(self)
 
-    def _check_edges(self, what, edges):
-        edges = np.asarray(edges)
-        if edges.ndim != 2 or edges.shape[1] != 2:
-            raise ValueError(f"{what}: shape {edges.shape}, expected (m, 2)")
-        if edges.size and not np.issubdtype(edges.dtype, np.integer):
-            raise TypeError(f"{what}: dtype {edges.dtype}, expected integers (rows of features)")
-        edges = edges.astype(np.int64, copy=False)
-        bad = ((edges < 0) | (edges >= self.num_nodes)).any(1)
-        if bad.any():
-            i = int(bad.argmax())
-            raise ValueError(f"{what}[{i}] = {tuple(edges[i].tolist())}: there are only rows 0 to {self.num_nodes - 1}")
-        loops = edges[:, 0] == edges[:, 1]
-        if loops.any():
-            raise ValueError(f"{what}[{int(loops.argmax())}]: {self.id(edges[loops][0, 0])} is related to itself; "
-                             "drop self-pairs first")
-        return edges
-
-    def _check_pool(self):
-        if self.pool is None:
-            return np.arange(self.num_nodes)
-        pool = np.asarray(self.pool)
-        if pool.ndim != 1 or not pool.size or not np.issubdtype(pool.dtype, np.integer):
-            raise ValueError(f"pool: shape {pool.shape} {pool.dtype}, expected a non-empty (p,) array of rows")
-        pool = np.unique(pool).astype(np.int64)
-        if pool[0] < 0 or pool[-1] >= self.num_nodes:
-            raise ValueError(f"pool: holds rows {pool[0]} to {pool[-1]}, there are only rows 0 to {self.num_nodes - 1}")
-        return pool
-
-    def _codes(self, edges): return edges[:, 0] * self.num_nodes + edges[:, 1]
     def id(self, row: int): # row of features
         "The id of a node."
         return self.nodes["id"].iloc[int(row)]
@@ -117,52 +82,24 @@ class DirectedDataset:
     @property
     def dim(self) -> int: return self.features.shape[1]
 
+    def codes(self,
+              edges: np.ndarray # int64 (m, 2)
+             ) -> np.ndarray:   # int64 (m,)
+        "One number for each edge, source * n + target: equal for equal edges, in the order of edges."
+        return edges[:, 0] * self.num_nodes + edges[:, 1]
+
     @cached_property
     def positives(self) -> np.ndarray: # int64 (p, 2), sorted, unique
         "Every annotated positive, of any split or of none: what a negative must not be."
-        codes = np.unique(self._codes(np.concatenate([*self.edges.values(), self.known])))
+        codes = np.unique(self.codes(np.concatenate([*self.edges.values(), self.known])))
         return np.stack(np.divmod(codes, self.num_nodes), 1)
-
-    def one_way(self,
-                split: str = "test", # "train", "valid" or "test"
-               ) -> np.ndarray:      # bool (m,)
-        "True for each edge of `split` whose reverse is not a positive: only those have a direction to be judged."
-        return ~np.isin(self._codes(self.edges[split][:, ::-1]), self._codes(self.positives))
-
-    def limit(self,
-              train: int,             # keep at most this many training edges
-              seed: int | None = None # the choice; the dataset's own seed by default
-             ) -> "DirectedDataset":  # same nodes, valid and test edges
-        "The same dataset with at most `train` training edges. A smaller limit is a subset of a larger one."
-        if train < 1:
-            raise ValueError(f"limit: train = {train}, expected at least 1")
-        edges = self.edges["train"]
-        if train >= len(edges):
-            return self
-        order = np.random.default_rng(self.seed if seed is None else seed).permutation(len(edges))
-        keep, rest = edges[np.sort(order[:train])], edges[np.sort(order[train:])]
-        report = Report(self.report, **{"training edges used": f"{train:,} of {len(edges):,}"})
-        known = np.concatenate([self.known, rest])
-        return replace(self, edges={**self.edges, "train": keep}, known=known, report=report)
-
-    def examples(self,
-                 n: int = 3,           # how many
-                 split: str = "train", # of which split
-                 seed: int = 0,        # which ones
-                 column: str = "text"  # of `nodes`; ids where there is no such column
-                ) -> pd.DataFrame:     # columns source, target
-        "A few edges in words: the texts of source and target, or their ids where there is no text."
-        edges = self.edges[split]
-        some = edges[np.random.default_rng(seed).permutation(len(edges))[:n]]
-        words = self.nodes[column if column in self.nodes else "id"].to_numpy()
-        return pd.DataFrame(dict(source=words[some[:, 0]], target=words[some[:, 1]]))
 
     def __repr__(self):
         sizes = ", ".join(f"{k}={len(v):,}" for k, v in self.edges.items())
         return (f"DirectedDataset({self.name!r}: {self.num_nodes:,} nodes, {self.dim} dimensions; "
                 f"edges {sizes}; seed={self.seed})")
 
-# %% ../nbs/04_datasets.ipynb #1d6e240e
+# %% ../nbs/04_datasets.ipynb #9c98f06d
 def _check_features(features, name):
     features = np.asanyarray(features)
     if features.ndim != 2 or 0 in features.shape:
@@ -171,7 +108,7 @@ def _check_features(features, name):
         raise TypeError(f"features of {name}: dtype {features.dtype}, expected floats: use .astype('float32')")
     with np.errstate(over="ignore"): # what is too large for float32 is named below
         features = features.astype(np.float32, copy=False)
-    for start in range(0, len(features), 65536): # in blocks, so that a memory-mapped file is not read whole
+    for start in range(0, len(features), 65536): # in blocks, so that a memory-mapped file is not held whole
         bad = ~np.isfinite(features[start:start + 65536]).all(1)
         if bad.any():
             row = start + int(bad.argmax())
@@ -190,7 +127,82 @@ def _check_nodes(nodes, n):
         raise ValueError(f"nodes: id {nodes['id'][twice].iloc[0]!r} stands more than once")
     return nodes.reset_index(drop=True)
 
-# %% ../nbs/04_datasets.ipynb #bb211d11
+# %% ../nbs/04_datasets.ipynb #6c3fb241
+def _check_edges(what, edges, nodes):
+    edges = np.asarray(edges)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise ValueError(f"{what}: shape {edges.shape}, expected (m, 2)")
+    if edges.size and not np.issubdtype(edges.dtype, np.integer):
+        raise TypeError(f"{what}: dtype {edges.dtype}, expected integers (rows of features)")
+    edges = edges.astype(np.int64, copy=False)
+    bad = ((edges < 0) | (edges >= len(nodes))).any(1)
+    if bad.any():
+        i = int(bad.argmax())
+        raise ValueError(f"{what}[{i}] = {tuple(edges[i].tolist())}: there are only rows 0 to {len(nodes) - 1}")
+    loops = edges[:, 0] == edges[:, 1]
+    if loops.any():
+        i = int(loops.argmax())
+        raise ValueError(f"{what}[{i}]: {nodes['id'][edges[i, 0]]} is related to itself; drop self-pairs first")
+    return edges
+
+def _check_pool(pool, n):
+    pool = np.asarray(pool)
+    if pool.ndim != 1 or not pool.size or not np.issubdtype(pool.dtype, np.integer):
+        raise ValueError(f"pool: shape {pool.shape} {pool.dtype}, expected a non-empty (p,) array of rows")
+    pool = np.unique(pool).astype(np.int64)
+    if pool[0] < 0 or pool[-1] >= n:
+        raise ValueError(f"pool: holds rows {pool[0]} to {pool[-1]}, there are only rows 0 to {n - 1}")
+    return pool
+
+def _check_disjoint(ds):
+    if not len(ds.edges["train"]):
+        raise ValueError("edges['train'] is empty: there is nothing to learn from")
+    codes, counts = np.unique(ds.codes(np.concatenate(list(ds.edges.values()))), return_counts=True)
+    if (counts > 1).any():
+        s, t = divmod(int(codes[counts > 1][0]), ds.num_nodes)
+        raise ValueError(f"edges: {ds.id(s)} -> {ds.id(t)} stands more than once; an edge belongs to one split, once")
+
+# %% ../nbs/04_datasets.ipynb #286b42ba
+@patch
+def one_way(self: DirectedDataset,
+            split: str = "test", # "train", "valid" or "test"
+           ) -> np.ndarray:      # bool (m,)
+    "True for each edge of `split` whose reverse is not a positive: only those have a direction to be judged."
+    return ~np.isin(self.codes(self.edges[split][:, ::-1]), self.codes(self.positives))
+
+# %% ../nbs/04_datasets.ipynb #411832b3
+@patch
+def limit(self: DirectedDataset,
+          train: int,             # keep at most this many training edges
+          seed: int | None = None # the choice; the dataset's own seed by default
+         ) -> DirectedDataset:    # same nodes, valid and test edges
+    "The same dataset with at most `train` training edges. A smaller limit is a subset of a larger one."
+    if train < 1:
+        raise ValueError(f"limit: train = {train}, expected at least 1")
+    edges = self.edges["train"]
+    if train >= len(edges):
+        return self
+    order = np.random.default_rng(self.seed if seed is None else seed).permutation(len(edges))
+    keep, rest = edges[np.sort(order[:train])], edges[np.sort(order[train:])]
+    report = Report(self.report, **{"training edges used": f"{train:,} of {len(edges):,}"})
+    known = np.concatenate([self.known, rest])
+    return replace(self, edges={**self.edges, "train": keep}, known=known, report=report)
+
+# %% ../nbs/04_datasets.ipynb #ec21b1fc
+@patch
+def examples(self: DirectedDataset,
+             n: int = 3,           # how many
+             split: str = "train", # of which split
+             seed: int = 0,        # which ones
+             column: str = "text"  # of `nodes`; ids where there is no such column
+            ) -> pd.DataFrame:     # columns source, target
+    "A few edges in words: the texts of source and target, or their ids where there is no text."
+    edges = self.edges[split]
+    some = edges[np.random.default_rng(seed).permutation(len(edges))[:n]]
+    words = self.nodes[column if column in self.nodes else "id"].to_numpy()
+    return pd.DataFrame(dict(source=words[some[:, 0]], target=words[some[:, 1]]))
+
+# %% ../nbs/04_datasets.ipynb #9d0bc6e4
 def split_edges(edges: np.ndarray,                    # int (m, 2), unique
                 seed: int = 0,
                 fractions: tuple = (0.8, 0.1, 0.1),   # train, valid, test
@@ -209,10 +221,9 @@ def split_edges(edges: np.ndarray,                    # int (m, 2), unique
         if share and (size < 1 or sum(sizes) >= len(edges)):
             raise ValueError(f"{len(edges)} edges are too few to split {fractions}: the {part} part would have {size}. "
                              "Give more pairs or other fractions")
-    shuffled = edges[np.random.default_rng(seed).permutation(len(edges))]
     cut = len(edges) - sum(sizes), len(edges) - sizes[1]
-    train, valid, test = (e[np.lexsort((e[:, 1], e[:, 0]))] for e in np.split(shuffled, cut))
-    return dict(train=train, valid=valid, test=test)
+    parts = np.split(np.random.default_rng(seed).permutation(len(edges)), cut)
+    return {k: edges[np.sort(part)] for k, part in zip(("train", "valid", "test"), parts, strict=True)}
 
 # %% ../nbs/04_datasets.ipynb #a7679a33
 def toy_tree(depth: int = 5,      # levels below the root
@@ -346,12 +357,13 @@ def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or 
                     kept=dict(nodes=len(nodes), pairs=len(found)), dropped=dropped)
     return _own_dataset(name, features, nodes, found, report, seed, fractions)
 
-# %% ../nbs/04_datasets.ipynb #9b507a2e
+# %% ../nbs/04_datasets.ipynb #3a15d3eb
 def _require(found, ids, what, where):
     "Raise where an id of the pairs is not among `ids`"
     lost = ~found[["source", "target"]].isin(list(ids))
     if lost.any(axis=None):
-        row, column = lost.stack().idxmax()
+        row, side = np.argwhere(lost.to_numpy())[0]
+        column = ("source", "target")[side]
         count = pd.unique(found[["source", "target"]].to_numpy()[lost.to_numpy()]).size
         raise ValueError(f"{where}, row {found['row'][row]} (the first is 0): {column} {found[column][row]!r} has no "
                          f"{what}. {count:,} such ids: add what is missing, or drop their pairs")

@@ -366,6 +366,7 @@ def test_neither_the_order_of_pairs_nor_of_vectors_changes_the_split(random, see
     random.shuffle(places)
     second = from_pairs(PAIRS.iloc[rows], VECTORS[places], ids=[WORDS[i] for i in places], seed=seed)
     assert all(related(first, k) == related(second, k) for k in first.edges)
+    assert related(first.limit(4), "train") == related(second.limit(4), "train")
 
 
 def test_repeated_self_and_mutual_pairs_are_counted():
