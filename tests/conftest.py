@@ -1,5 +1,6 @@
 "What holds for every test: one thread, fixed seeds, no state that leaks from one test into the next"
 import random
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 matplotlib.use("Agg")
 torch.set_num_threads(1)
+root = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +26,14 @@ def default_dtype():
     "A test that sets torch's default dtype leaves float32 behind"
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="session")
+def site():
+    "Folder of the rendered site; a test that needs it is skipped where it is missing or older than the notebooks"
+    index = root / "_site" / "html" / "index.html"
+    if not index.exists():
+        pytest.skip("_site/html is not built: run make site")
+    if index.stat().st_mtime < max(p.stat().st_mtime for p in (root / "nbs").glob("*.ipynb")):
+        pytest.skip("_site/html is older than the notebooks: run make site")
+    return index.parent

@@ -10,13 +10,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from processed import page_name
 
-site = Path(__file__).resolve().parents[1] / "_site" / "html"
 chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.skipif(not (site / "index.html").exists(), reason="_site/html is not built: run make site"),
-    pytest.mark.skipif(not chromium, reason="Chromium is not installed"),
-]
+pytestmark = pytest.mark.skipif(not chromium, reason="Chromium is not installed")
+notebooks = sorted(p.name for p in (Path(__file__).resolve().parents[1] / "nbs").glob("*.ipynb"))
 
 # A headless window cannot be as narrow as a phone; a frame can. It tells what it sees as JSON in the page's text.
 frame = """<!doctype html><meta charset="utf-8">
@@ -66,7 +64,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address():
+def address(site):
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=site))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -87,12 +85,9 @@ def look(url, profile):
     return json.loads(html.unescape(match[1]))
 
 
-pages = sorted({p.name for p in site.glob("*.html")} - {"genindex.html", "search.html"})
-
-
-@pytest.mark.parametrize("page", pages)
-def test_page_on_a_phone(address, tmp_path, page):
-    seen = look(f"{address}/frame/{page}", tmp_path)
+@pytest.mark.parametrize("notebook", notebooks)
+def test_page_on_a_phone(address, tmp_path, notebook):
+    seen = look(f"{address}/frame/{page_name(notebook)}.html", tmp_path)
     assert seen["heading"]
     assert not seen["wide"] and seen["width"] <= 390, "the page scrolls sideways"
     assert seen["formulas"] >= seen["formula_sources"], "a formula is not set"

@@ -1,0 +1,66 @@
+"What the files of the repository must agree on, and what none of them may hold"
+import re
+import subprocess
+from configparser import ConfigParser
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+root = Path(__file__).resolve().parents[1]
+
+
+def test_sidebar_lists_every_notebook_once():
+    sidebar = yaml.safe_load((root / "nbs" / "sidebar.yml").read_text())["website"]["sidebar"]["contents"]
+    listed = [n for entry in sidebar for n in ([entry] if isinstance(entry, str) else entry["contents"])]
+    assert sorted(listed) == sorted(p.name for p in (root / "nbs").glob("*.ipynb"))
+
+
+def test_versions_agree():
+    version = import_module("rolebregman").__version__
+    config = ConfigParser(delimiters=["="])
+    config.read(root / "settings.ini")
+    assert config["DEFAULT"]["version"] == version
+    assert yaml.safe_load((root / "CITATION.cff").read_text())["version"] == version
+    assert f"\n## {version}\n" in (root / "CHANGELOG.md").read_text()
+
+
+def test_torch_is_pinned_to_one_version():
+    pinned = re.search(r"^TORCH := (torch==\S+)$", (root / "Makefile").read_text(), re.M)[1]
+    assert pinned in (root / "constraints.txt").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def tracked():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout, so there are no tracked files")
+    return [root / name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
+
+
+# Written in pieces, so that this file does not hold what it looks for
+folders = "|".join(("home", "root", "Users", "work", "tmp", "opt", "mnt"))
+own_folder = re.compile(rf"(?<![\w.:/+~-])/(?:{folders})/[A-Za-z]")
+registry = re.compile("|".join(re.escape(".".join(host)) for host in (
+    ("pypi", "org"), ("pythonhosted", "org"), ("registry", "npmjs"), ("deb", "debian"))))
+
+
+@pytest.mark.parametrize("pattern, text", [
+    (own_folder, "File " + "/ho" + "me/ada/x.py"), (own_folder, '"' + "/tm" + 'p/x"'),
+    (registry, "https://py" + "pi.org/simple")])
+def test_patterns_find_what_they_look_for(pattern, text):
+    assert pattern.search(text)
+
+
+@pytest.mark.parametrize("pattern", [own_folder, registry], ids=["absolute paths", "registry hosts"])
+def test_tracked_files_name_no_machine(tracked, pattern):
+    found = []
+    for path in tracked:
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(root)}:{i}: {line.strip()[:100]}" for i, line in enumerate(lines, 1)
+                  if pattern.search(line) and '"image/' not in line]
+    assert not found
