@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['NAMESPACES', 'Report', 'DirectedDataset', 'split_edges', 'toy_tree', 'load_go', 'load_dataset', 'from_pairs']
 
-# %% ../nbs/04_datasets.ipynb #533fd99e
+# %% ../nbs/04_datasets.ipynb #99098239
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from html import escape
 from pathlib import Path
 
@@ -251,8 +251,12 @@ def toy_tree(depth: int = 5,      # levels below the root
     report = Report(source="made from the seed", kept=dict(nodes=len(nodes), edges=len(edges)), licence="Apache-2.0")
     return DirectedDataset("toy", np.array(vectors, dtype=np.float32), nodes, split_edges(edges, seed), report, seed)
 
-# %% ../nbs/04_datasets.ipynb #94090b95
+# %% ../nbs/04_datasets.ipynb #e07664de
 NAMESPACES = ("biological_process", "cellular_component", "molecular_function")
+
+@lru_cache(maxsize=1)
+def _read_ontology(path, changed, relations): # once for all the seeds of a study
+    return read_obo(path, relations)
 
 def load_go(namespace: str = "cellular_component", # one of `NAMESPACES`, or "all"
             relations: Sequence[str] = ("is_a", "part_of"), # what counts as an edge
@@ -269,7 +273,7 @@ def load_go(namespace: str = "cellular_component", # one of `NAMESPACES`, or "al
     if split != "edge":
         raise ValueError(f"split = {split!r}, expected 'edge'")
     file = Path(path) if path else fetch("go-basic.obo", quiet)
-    terms, edges, dropped = read_obo(file, relations)
+    terms, edges, dropped = _read_ontology(file, file.stat().st_mtime_ns, tuple(relations))
     read = dict(terms=len(terms) + dropped.get("obsolete term", 0) + dropped.get("term without a name", 0))
     absent = set(relations) - set(edges["relation"])
     if absent:
@@ -281,9 +285,9 @@ def load_go(namespace: str = "cellular_component", # one of `NAMESPACES`, or "al
         inside = terms["namespace"] == namespace
         ids = set(terms["id"][inside])
         ends = edges["source"].isin(ids).astype(int) + edges["target"].isin(ids)
-        dropped |= {"term of another namespace": int((~inside).sum()),
-                    "edge of another namespace": int((ends == 0).sum()),
-                    "edge between namespaces": int((ends == 1).sum())}
+        dropped = dropped | {"term of another namespace": int((~inside).sum()),
+                             "edge of another namespace": int((ends == 0).sum()),
+                             "edge between namespaces": int((ends == 1).sum())}
         terms, edges = terms[inside].reset_index(drop=True), edges[ends == 2]
     source = SOURCES["go-basic.obo"]
     report = Report(source=file.name if path else source.title, sha256=sha256(file), release=terms.attrs["release"],
