@@ -320,7 +320,7 @@ def load_dataset(name: str = "go", # "go" or "toy"
         raise ValueError(f"no dataset {name!r}: choose from {', '.join(loaders)}, or see from_pairs for your own")
     return loaders[name](**options)
 
-# %% ../nbs/04_datasets.ipynb #3057c5fa
+# %% ../nbs/04_datasets.ipynb #8b91a5b1
 def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or DataFrame; one pair a row
                embeddings=None,               # (n, d) array, DataFrame, `.npy` or `.npz`; default: encode texts
                source: str | None = None,     # column of the sources; guessed from usual names by default
@@ -335,10 +335,11 @@ def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or 
                name: str = "pairs",           # of the dataset
                quiet: bool = False            # no progress bar
               ) -> DirectedDataset:           # nodes: id, and text where there is one
-    """A dataset from the user's own pairs. Repeated pairs are kept once, self-pairs dropped; `report` counts both.
+    """A dataset from the user's own pairs: `from_pairs("pairs.csv", embeddings="vectors.npy", ids=ids)`.
 
-    The split depends on the seed and on the set of pairs, not on their order or on that of the vectors. Raises
-    `ValueError` that names the file, row or argument, what was found, and what to do."""
+    Repeated pairs are kept once, self-pairs dropped; `report` counts both and says which columns were taken. The split
+    depends on the seed and on the set of pairs, not on their order or on that of the vectors. Raises `ValueError` that
+    names the file, row or argument, what was found, and what to do."""
     found, read, dropped = read_pairs(pairs, source, target, label, min_label)
     used = pd.unique(pd.concat([found["source"], found["target"]]))
     texts, where = read_texts(texts), "pairs" if isinstance(pairs, pd.DataFrame) else str(pairs)
