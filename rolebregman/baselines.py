@@ -140,28 +140,32 @@ class MLP(DistanceHead):
         "The other layers, on the sum of the shares"
         return F.softplus(self.rest(u + v)).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #a6aa6fcb
+# %% ../nbs/03_baselines.ipynb #94d9615d
 class OrderEmbedding(DistanceHead):
-    "Order violation `||max(0, |A y + c| - |A x + c|)||^2` (Vendrov et al., 2016). Never negative"
+    "Order violation `||max(0, f(y) - f(x))||^2` with `f` affine (Vendrov et al., 2016). Never negative"
 
     nonnegative = True
 
     def __init__(
         self,
         dim: int,  # Width d of the embeddings
-        proj_dim: int = 64,  # Width k of the order
+        proj_dim: int | None = None,  # Width k of the order; None for d, starting at the identity
+        orthant: bool = False,  # True for |f|, the original's positive orthant
     ):
-        super().__init__(dim, proj_dim=proj_dim)
+        proj_dim = proj_dim or dim
+        super().__init__(dim, proj_dim=proj_dim, orthant=orthant)
         self.map = nn.Linear(dim, proj_dim)
-        nn.init.normal_(self.map.weight, std=1 / math.sqrt(dim))
+        if proj_dim == dim: nn.init.eye_(self.map.weight)
+        else: nn.init.normal_(self.map.weight, std=1 / math.sqrt(dim))
         nn.init.zeros_(self.map.bias)
+        self.orthant = orthant
 
     def source(self, x: Tensor) -> Tensor:
-        "The point of the positive orthant"
-        return self.map(x).abs()
+        "`f(x)`"
+        return self.map(x).abs() if self.orthant else self.map(x)
 
     def target(self, y: Tensor) -> Tensor:
-        "The point of the positive orthant"
+        "`f(y)`"
         return self.source(y)
 
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
@@ -231,7 +235,7 @@ class DirectionPrior(DistanceHead):
         "`softplus(u + v)`"
         return F.softplus(u + v).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #063ebb03
+# %% ../nbs/03_baselines.ipynb #42ff4b3e
 class Entry(NamedTuple):
     "A line of the registry"
 
@@ -246,7 +250,7 @@ HEADS: dict[str, Entry] = {
     "mahalanobis": Entry(Mahalanobis, {}, "squared distance after one learned map"),
     "poincare": Entry(Poincare, {"proj_dim": 64}, "hyperbolic distance after one learned map"),
     "bilinear": Entry(Bilinear, {}, "-[x; 1]'W[y; 1]"),
-    "order": Entry(OrderEmbedding, {"proj_dim": 64}, "order violation in the positive orthant"),
+    "order": Entry(OrderEmbedding, {}, "order violation after one affine map"),
     "mlp": Entry(MLP, {}, "perceptron on the concatenated pair"),
     "direction_prior": Entry(DirectionPrior, {}, "f(x) + g(y): the control, blind to the pair"),
     "icnn_bregman": Entry(BregmanHead, {"roles": "none"}, "neural Bregman divergence, no role maps"),
