@@ -174,7 +174,7 @@ def _formula(name, head, x, y):
     if name == "direction_prior": return softplus(head.f(x) + head.g(y).T)
     x, y = (head.map(z).detach().numpy() for z in (x, y))
     if name == "order":  # Vendrov et al. (2016): the more specific item, here the source, has the larger coordinates
-        return (np.maximum(0, abs(y) - abs(x)[:, None]) ** 2).sum(-1)
+        return (np.maximum(0, y - x[:, None]) ** 2).sum(-1)
     if name == "poincare":  # Nickel and Kiela (2017), on points of the unit ball
         def ball(w):
             r = np.linalg.norm(w, axis=-1, keepdims=True)
