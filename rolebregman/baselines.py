@@ -140,9 +140,9 @@ class MLP(DistanceHead):
         "The other layers, on the sum of the shares"
         return F.softplus(self.rest(u + v)).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #94d9615d
+# %% ../nbs/03_baselines.ipynb #d9cf7479
 class OrderEmbedding(DistanceHead):
-    "Order violation `||max(0, f(y) - f(x))||^2` with `f` affine (Vendrov et al., 2016). Never negative"
+    "Order violation `||max(0, f(y) - f(x))||^2` with `f` linear (Vendrov et al., 2016). Never negative"
 
     nonnegative = True
 
@@ -150,14 +150,14 @@ class OrderEmbedding(DistanceHead):
         self,
         dim: int,  # Width d of the embeddings
         proj_dim: int | None = None,  # Width k of the order; None for d, starting at the identity
-        orthant: bool = False,  # True for |f|, the original's positive orthant
+        orthant: bool = False,  # True for the original's positive orthant, |f| with f affine
     ):
         proj_dim = proj_dim or dim
         super().__init__(dim, proj_dim=proj_dim, orthant=orthant)
-        self.map = nn.Linear(dim, proj_dim)
+        self.map = nn.Linear(dim, proj_dim, bias=orthant)  # an offset would cancel, but for the absolute value
         if proj_dim == dim: nn.init.eye_(self.map.weight)
         else: nn.init.normal_(self.map.weight, std=1 / math.sqrt(dim))
-        nn.init.zeros_(self.map.bias)
+        if orthant: nn.init.zeros_(self.map.bias)
         self.orthant = orthant
 
     def source(self, x: Tensor) -> Tensor:
@@ -235,7 +235,7 @@ class DirectionPrior(DistanceHead):
         "`softplus(u + v)`"
         return F.softplus(u + v).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #42ff4b3e
+# %% ../nbs/03_baselines.ipynb #da79d344
 class Entry(NamedTuple):
     "A line of the registry"
 
@@ -250,8 +250,8 @@ HEADS: dict[str, Entry] = {
     "mahalanobis": Entry(Mahalanobis, {}, "squared distance after one learned map"),
     "poincare": Entry(Poincare, {"proj_dim": 64}, "hyperbolic distance after one learned map"),
     "bilinear": Entry(Bilinear, {}, "-[x; 1]'W[y; 1]"),
-    "order": Entry(OrderEmbedding, {}, "order violation after one affine map"),
-    "mlp": Entry(MLP, {}, "perceptron on the concatenated pair"),
+    "order": Entry(OrderEmbedding, {}, "order violation after one linear map"),
+    "mlp": Entry(MLP, {"hidden": (256, 256)}, "perceptron on the concatenated pair"),
     "direction_prior": Entry(DirectionPrior, {}, "f(x) + g(y): the control, blind to the pair"),
     "icnn_bregman": Entry(BregmanHead, {"roles": "none"}, "neural Bregman divergence, no role maps"),
     "role_bregman": Entry(BregmanHead, {}, "with linear role maps: the paper's head"),
