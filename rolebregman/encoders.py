@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['VectorCache', 'check_vectors', 'encode_texts']
 
-# %% ../nbs/03b_encoders.ipynb #4a09e661
+# %% ../nbs/03b_encoders.ipynb #58eb9859
 import hashlib
 import re
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import numpy as np
@@ -88,7 +89,25 @@ def _check_texts(texts):
             raise ValueError(f"text {i} is {t!r}, expected a text that is not empty")
     return texts
 
-# %% ../nbs/03b_encoders.ipynb #38f48511
+# %% ../nbs/03b_encoders.ipynb #a944db00
+def _encode_on_cpu(model, texts, batch_size):
+    "Vectors of a Sentence-BERT model: float32 (n, d)"
+    import torch
+
+    tokenize = getattr(model, "preprocess", None) or model.tokenize # the new and the old name of the same
+    batches = [tokenize(texts[i:i + batch_size]) for i in range(0, len(texts), batch_size)]
+    def vectors(batch):
+        with torch.inference_mode():
+            return model(batch)["sentence_embedding"].numpy()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            return np.concatenate(list(pool.map(vectors, batches)))
+    finally:
+        torch.set_num_threads(threads)
+
+# %% ../nbs/03b_encoders.ipynb #830ead2a
 def _sentence_bert(name, batch_size, quiet):
     "The function from texts to vectors of a Sentence-BERT model folder"
     try:
@@ -97,10 +116,10 @@ def _sentence_bert(name, batch_size, quiet):
         raise ImportError(f"the encoder {name!r} needs sentence-transformers: pip install rolebregman[text]") from e
     from transformers.utils import logging
     logging.disable_progress_bar()
-    model = SentenceTransformer(str(fetch(name, quiet)), local_files_only=True)
-    if batch_size is None:
-        batch_size = 8 if model.device.type == "cpu" else 256 # small batches stay in a CPU's cache
-    return lambda texts: model.encode(texts, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False)
+    model = SentenceTransformer(str(fetch(name, quiet)), local_files_only=True).eval()
+    if model.device.type == "cpu":
+        return lambda texts: _encode_on_cpu(model, texts, batch_size or 8)
+    return lambda texts: model.encode(texts, batch_size=batch_size or 256, show_progress_bar=False)
 
 def _source_version(name):
     "Changes with any byte of the model's files"

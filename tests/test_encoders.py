@@ -7,6 +7,7 @@ import uuid
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -203,6 +204,20 @@ def test_a_text_has_the_same_vector_in_any_batch(bert):
     assert together.shape == (5, 384)
     assert np.abs(together - alone).max() < 1e-5
     assert np.abs(np.linalg.norm(together, axis=1) - 1).max() < 1e-5
+
+
+def test_the_model_gives_what_its_own_library_gives_with_any_number_of_threads(bert, model):
+    from sentence_transformers import SentenceTransformer
+    texts = [f"{'nucleus and ' * (i % 7)}term {i}" for i in range(40)]
+    expected = SentenceTransformer(str(model), device="cpu", local_files_only=True).encode(texts)
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            found = encode_texts(texts, cache=False, quiet=True)
+            assert torch.get_num_threads() == threads
+        finally:
+            torch.set_num_threads(1)
+        assert np.abs(found - expected).max() < 1e-5
 
 
 def test_related_terms_are_nearer_than_unrelated_ones(bert):
