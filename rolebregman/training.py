@@ -272,7 +272,7 @@ class History:
         right.set_ylabel("validation accuracy")
         return left, right
 
-# %% ../nbs/05_training.ipynb #20505857
+# %% ../nbs/05_training.ipynb #b3a2ed5f
 def _diverged(head, config, where, what):
     return FloatingPointError(f"training of {type(head).__name__} broke down at {where}: {what} is not finite. "
                               f"Lower lr (now {config.lr:g}), or the margins (now {config.margin:g} and "
@@ -329,6 +329,5 @@ def fit(
         if history.best_epoch == epoch: best = {name: value.clone() for name, value in head.state_dict().items()}
         if config.patience and epoch - history.best_epoch >= config.patience: break
     head.load_state_dict(best)
-    head.eval()
     history.seconds = time.perf_counter() - began
     return history
