@@ -208,14 +208,14 @@ def batch_losses(
         if not both_ways: return rank, rank.new_zeros(())
     return rank, direction_loss(forward, reverse, one_way, config.direction_margin)
 
-# %% ../nbs/05_training.ipynb #a9a0db5e
+# %% ../nbs/05_training.ipynb #dc1dbe77
 @torch.inference_mode()
 def score_edges(
     head: DistanceHead, # any head
     features, # all items (n, d), tensor or array
     edges, # source and target rows, int64 (m, 2)
     negatives, # for each edge's source, rows of other targets, int64 (m, c)
-    block: int = 1 << 15, # pairs compared at a time
+    block: int = 1 << 12, # pairs compared at a time
 ) -> tuple[Tensor, Tensor, Tensor]: # on the CPU: `D(x, y)` (m,), `D(y, x)` (m,), `D(x, y-)` (m, c)
     "Distances of edges in the annotated direction, turned round, and to negatives; no gradient."
     edges, negatives = torch.as_tensor(edges), torch.as_tensor(negatives)
