@@ -31,7 +31,7 @@ from .datasets import DirectedDataset, load_dataset
 from .evaluation import evaluate
 from .training import TrainConfig, fit
 
-# %% ../nbs/06a_runner.ipynb #8d9cef6a
+# %% ../nbs/06a_runner.ipynb #60e1057c
 @dataclass(frozen=True)
 class Scale:
     "How much of everything a run takes."
@@ -46,19 +46,20 @@ SCALES = dict(
     full=Scale(("go/cellular_component",), 3))
 
 DATASETS = {
-    "go/cellular_component": lambda seed: load_dataset("go", namespace="cellular_component", seed=seed),
-    "toy": lambda seed: load_dataset("toy", seed=seed)}
+    "go/cellular_component": lambda **how: load_dataset("go", namespace="cellular_component", **how),
+    "toy": lambda seed, quiet: load_dataset("toy", seed=seed)}
 
 
 def open_dataset(
     name: str, # one of `DATASETS`
     seed: int, # of the split
     scale: str = "quick", # one of `SCALES`
+    quiet: bool = False, # say nothing about files and caches
 ) -> DirectedDataset:
     "A dataset of the study at a scale. Raises a ValueError that lists the names for one that is not known."
     if name not in DATASETS: raise ValueError(f"unknown dataset {name!r}; the study knows {', '.join(DATASETS)}")
     if scale not in SCALES: raise ValueError(f"unknown scale {scale!r}; expected one of {', '.join(SCALES)}")
-    ds = DATASETS[name](seed)
+    ds = DATASETS[name](seed=seed, quiet=quiet)
     return ds.limit(SCALES[scale].limit) if SCALES[scale].limit else ds
 
 # %% ../nbs/06a_runner.ipynb #da7c3139
@@ -194,7 +195,7 @@ class Store:
         if not failed: rows = rows[rows["error"] == ""]
         return set(rows[KEY].itertuples(index=False, name=None))
 
-# %% ../nbs/06a_runner.ipynb #c8ff8cd2
+# %% ../nbs/06a_runner.ipynb #e2b1e932
 def run_grid(
     tasks: list, # of `Task`
     store: Store, # where rows go, and which tasks are done already
@@ -209,7 +210,7 @@ def run_grid(
 
     @lru_cache(maxsize=2)
     def opened(*where):
-        try: return open_dataset(*where)
+        try: return open_dataset(*where, quiet=True)
         except Exception as error: return error
 
     calls = (joblib.delayed(fit_and_evaluate)(t, opened(t.dataset, t.seed, t.scale)) for t in todo)
