@@ -113,7 +113,7 @@ def test_failures_are_rows_and_are_fitted_again_on_request(tmp_path):
 
 
 def test_a_dataset_that_cannot_be_opened_fails_its_fits_only(tmp_path, monkeypatch):
-    def gone(seed): raise OSError("no source\nanswers")
+    def gone(seed, quiet): raise OSError("no source\nanswers")
     monkeypatch.setitem(runner.DATASETS, "gone", gone)
     grid = [Task("gone", "euclidean", 0), *tasks(heads=["euclidean"], seeds=[0])]
     rows = run_grid(grid, Store(tmp_path / "rows.csv"), progress=False)
