@@ -140,7 +140,7 @@ class MLP(DistanceHead):
         "The other layers, on the sum of the shares"
         return F.softplus(self.rest(u + v)).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #d9cf7479
+# %% ../nbs/03_baselines.ipynb #b8108fec
 class OrderEmbedding(DistanceHead):
     "Order violation `||max(0, f(y) - f(x))||^2` with `f` linear (Vendrov et al., 2016). Never negative"
 
@@ -174,7 +174,7 @@ class OrderEmbedding(DistanceHead):
 
 
 class Poincare(DistanceHead):
-    "A learned scale times the distance in hyperbolic space, equation (1), after a linear map. Symmetric, never negative"
+    "A learned scale times the hyperbolic distance, equation (1), after an affine map. Symmetric, never negative"
 
     symmetric = nonnegative = True
     _RADIUS = 40.0  # radii stay below it: sinh(40)^2 is the last power of ten but three that float32 holds
@@ -206,7 +206,7 @@ class Poincare(DistanceHead):
         r, q = u[..., -1], v[..., -1]
         square = torch.sinh((r - q).abs() / 2).square() + torch.sinh(r) * torch.sinh(q) * chord
         apart = square > 0
-        root = torch.where(apart, square, 1.0).sqrt() * apart  # the root has no slope at zero: take zero there, as norms do
+        root = torch.where(apart, square, 1.0).sqrt() * apart  # no slope at zero: take zero there, as norms do
         return self.log_scale.exp() * 2 * torch.asinh(root)
 
 # %% ../nbs/03_baselines.ipynb #efecf586
@@ -235,7 +235,7 @@ class DirectionPrior(DistanceHead):
         "`softplus(u + v)`"
         return F.softplus(u + v).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #da79d344
+# %% ../nbs/03_baselines.ipynb #76ce2503
 class Entry(NamedTuple):
     "A line of the registry"
 
@@ -255,8 +255,8 @@ HEADS: dict[str, Entry] = {
     "direction_prior": Entry(DirectionPrior, {}, "f(x) + g(y): the control, blind to the pair"),
     "icnn_bregman": Entry(BregmanHead, {"roles": "none"}, "neural Bregman divergence, no role maps"),
     "role_bregman": Entry(BregmanHead, {}, "with linear role maps: the paper's head"),
-    "role_bregman_lowrank": Entry(BregmanHead, {"maps": "lowrank"}, "role maps: identity plus low rank"),
-    "role_bregman_residual": Entry(BregmanHead, {"maps": "residual", "rank": 64}, "role maps: identity plus perceptron"),
+    "role_bregman_lowrank": Entry(BregmanHead, {"maps": "lowrank"}, "identity plus low rank maps"),
+    "role_bregman_residual": Entry(BregmanHead, {"maps": "residual", "rank": 64}, "identity plus perceptron maps"),
 }
 
 
@@ -265,7 +265,7 @@ def make_head(
     dim: int,  # Width d of the embeddings
     **overrides,  # Arguments of the head's class, in place of the registry's
 ) -> DistanceHead:  # A fresh head
-    "Build a head by name. Raises `ValueError` for a name that is not in the registry. A default `proj_dim` is at most `dim`"
+    "Build a head of the registry; its default `proj_dim` is at most `dim`. Raises `ValueError` for an unknown name"
     if name not in HEADS: raise ValueError(f"there is no head {name!r}; the registry has {', '.join(HEADS)}")
     entry = HEADS[name]
     config = {key: min(value, dim) if key == "proj_dim" else value for key, value in entry.config.items()}

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from . import __version__
 from .icnn import ICNN
 
-# %% ../nbs/02_heads.ipynb #e73c40f2
+# %% ../nbs/02_heads.ipynb #863d1c2a
 class Standardizer(nn.Module):
     "`(x - mean) * scale`; the identity until it is fitted"
 
@@ -40,9 +40,10 @@ class Standardizer(nn.Module):
         self,
         features: Tensor,  # (n, d), finite, not all rows equal
     ) -> "Standardizer":
-        "Take mean and scale from `features`, so that the mean squared norm becomes d. Raises `ValueError` where none is"
+        "Take mean and scale from `features`, so that the mean squared norm becomes d. Raises `ValueError` if it cannot"
         if features.ndim != 2 or not len(features) or features.shape[1] != len(self.mean):
-            raise ValueError(f"features: expected at least one row of width {len(self.mean)}, found shape {tuple(features.shape)}")
+            found = tuple(features.shape)
+            raise ValueError(f"features: expected at least one row of width {len(self.mean)}, found shape {found}")
         x = features.double()
         if not (finite := x.isfinite().all(-1)).all():
             raise ValueError(f"features: row {int((~finite).nonzero()[0])} holds a NaN or an infinity")
@@ -61,7 +62,7 @@ class Standardizer(nn.Module):
         "Centred and scaled embeddings"
         return (x - self.mean) * self.scale
 
-# %% ../nbs/02_heads.ipynb #3698914b
+# %% ../nbs/02_heads.ipynb #4019e4a0
 _PAIRS = 1 << 16  # pairs evaluated at once by the blocked all-pairs form
 _CLASSES: dict[str, type] = {}  # every class of heads that has been defined, by module and name
 
@@ -154,8 +155,8 @@ class DistanceHead(nn.Module):
     ) -> Tensor:  # (n, m)
         "The distances of all encoded pairs, in blocks"
         rows = max(1, _PAIRS // max(1, len(v)))
-        blocks = [torch.cat([self.compare(some.unsqueeze(1), part) for part in v.split(_PAIRS)], 1) for some in u.split(rows)]
-        return torch.cat(blocks)
+        across = lambda some: torch.cat([self.compare(some.unsqueeze(1), part) for part in v.split(_PAIRS)], 1)
+        return torch.cat([across(some) for some in u.split(rows)])
 
     def pairwise(
         self,
@@ -188,7 +189,7 @@ class DistanceHead(nn.Module):
         _replace(folder / "config.json", lambda path: path.write_text(json.dumps(about, indent=2) + "\n"))
         return folder
 
-# %% ../nbs/02_heads.ipynb #08791b0e
+# %% ../nbs/02_heads.ipynb #103b6178
 def _replace(path: Path, write):
     "Let `write` make a file beside `path`, then move it there in one step"
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -223,13 +224,15 @@ def load_head(
         if str(module).startswith("rolebregman."): import_module(module)
     except ImportError: pass  # said below, as of any module that is not there
     if (make := _CLASSES.get(f"{module}.{name}")) is None:
-        raise ValueError(f"{config} names the head {name!r} of module {module!r}, which is not defined here: import it first")
+        raise ValueError(f"{config} names the head {name!r} of module {module!r}, which is not known: import it first")
     if dtype not in ("float64", "float32", "float16", "bfloat16"):
         raise ValueError(f"{config}: dtype {dtype!r} is not a float type")
     try: head = make(**about["config"]).to(getattr(torch, dtype))
-    except (TypeError, ValueError) as error: raise ValueError(f"{config}: {name} does not take this config: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{config}: {name} does not take this config: {error}") from None
     try: head.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError) as error: raise ValueError(f"{weights} is cut off or of another head: {error}") from None
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{weights} is cut off or of another head: {error}") from None
     return head.eval()
 
 # %% ../nbs/02_heads.ipynb #08ffc15f
@@ -267,7 +270,7 @@ def _bottleneck(dim: int, width: int, out: int, bend: bool, spread: float = 0.0)
     if bend: nn.init.zeros_(last.bias)
     return nn.Sequential(nn.Linear(dim, width, bias=bend), *([nn.GELU()] if bend else []), last)
 
-# %% ../nbs/02_heads.ipynb #bcbb4248
+# %% ../nbs/02_heads.ipynb #e3a669f1
 class BregmanHead(DistanceHead):
     """The role-aware neural Bregman divergence `D_phi(P_s x, P_t y)`, equation (1); `phi` is an `ICNN`.
 
@@ -301,15 +304,16 @@ class BregmanHead(DistanceHead):
         extra: int = 0,  # Number of learned role coordinates appended
     ):
         proj_dim, hidden = proj_dim or dim, tuple(hidden)
-        super().__init__(dim, proj_dim=proj_dim, hidden=hidden, strong_convexity=strong_convexity, roles=roles, maps=maps,
-                         init=init, activation=activation, rank=rank, extra=extra)
+        super().__init__(dim, proj_dim=proj_dim, hidden=hidden, strong_convexity=strong_convexity, roles=roles,
+                         maps=maps, init=init, activation=activation, rank=rank, extra=extra)
         for name, value, known in ("roles", roles, ROLES), ("maps", maps, MAPS), ("init", init, INITS):
             if value not in known: raise ValueError(f"{name} must be one of {', '.join(known)}, found {value!r}")
         if min(proj_dim, rank) < 1 or extra < 0:
-            raise ValueError(f"proj_dim and rank must be at least 1 and extra at least 0, found {proj_dim}, {rank}, {extra}")
+            found = f"{proj_dim}, {rank}, {extra}"
+            raise ValueError(f"proj_dim and rank must be at least 1 and extra at least 0, found {found}")
         if proj_dim != dim and roles not in ("both", "shared"):
-            raise ValueError(f"roles={roles!r} leaves a side without a map, so proj_dim must be dim={dim}, found {proj_dim}")
-        if roles == "none" and extra: raise ValueError(f"roles='none' has no maps to append extra={extra} coordinates to")
+            raise ValueError(f"roles={roles!r} leaves a side without a map: proj_dim must be dim={dim}, found {proj_dim}")
+        if roles == "none" and extra: raise ValueError(f"roles='none' has no maps to append to, found extra={extra}")
         same = self._start(init)
         sides = {"both": ("source", "target"), "none": ()}.get(roles, (roles,))
         self.maps = nn.ModuleDict(

@@ -213,7 +213,7 @@ class Squareplus(Activation):
             slope_remainder=-step * t * (4 * (b + c) + b * r0 * n / s) / (2 * r0 * r0 * r0 * r1),
         )
 
-# %% ../nbs/01_icnn.ipynb #dd14f0fe
+# %% ../nbs/01_icnn.ipynb #8f24ca15
 class Softplus(Activation):
     "s(a) = log(1 + exp(a)), in the forms of equations (6) and (7)"
 
@@ -261,7 +261,7 @@ class Softplus(Activation):
     @classmethod
     def partials_formula(cls, b, t):
         sign, b_, t_, p, q = cls._reflect(b, t)
-        small = t_.abs() < (480 * torch.finfo(t.dtype).eps) ** (1 / 5)  # where this series, shorter by one order, is better
+        small = t_.abs() < (480 * torch.finfo(t.dtype).eps) ** (1 / 5)  # this series is shorter by one order
         size = t_.abs().clamp(max=cls._LARGE)
         shrink, grow = torch.exp(-size), -torch.expm1(-size)
         change = torch.where(t_ > 0, q * grow / (shrink + p * grow), -q * grow / (1 - p * grow))
@@ -276,8 +276,8 @@ class Softplus(Activation):
 # %% ../nbs/01_icnn.ipynb #67d6f90f
 ACTIVATIONS = {"squareplus": Squareplus, "softplus": Softplus}
 
-# %% ../nbs/01_icnn.ipynb #1e682e85
-OUTPUT_GAIN = 1 / 8  # mean sum of fresh w, over k: at lambda = 0.1 the network has about a quarter of the Hessian's trace
+# %% ../nbs/01_icnn.ipynb #2d8412a1
+OUTPUT_GAIN = 1 / 8  # sum of a fresh w over k: at lambda = 0.1 the network has a quarter of the Hessian's trace
 
 
 class ICNN(nn.Module):

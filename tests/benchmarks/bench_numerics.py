@@ -42,9 +42,10 @@ def definition(phi, u, v):
 @torch.inference_mode()
 def measure(phi, exact, size, pairs, generator):
     "Negative and non-finite values and relative errors of both forms over `pairs` pairs at one displacement"
-    counts = {form: {"negative": 0, "non_finite": 0, "max_error": 0.0, "errors": []} for form in ("recursion", "definition")}
+    fresh = lambda: {"negative": 0, "non_finite": 0, "max_error": 0.0, "errors": []}
+    counts = {"recursion": fresh(), "definition": fresh()}
     for _ in range(0, pairs, BLOCK):
-        # Half of the points lie as close to the origin as to each other: there float32 can hold the smallest displacements
+        # Half of the points lie as close to the origin as to each other: only there float32 holds the smallest sizes
         v = torch.randn(BLOCK, DIM, generator=generator)
         v[BLOCK // 2 :] *= min(1.0, size)
         u = v + size * torch.randn(BLOCK, DIM, generator=generator)
@@ -54,7 +55,7 @@ def measure(phi, exact, size, pairs, generator):
             count, error = counts[form], ((found - true).abs() / true)[large]
             count["negative"] += int((found < 0).sum())
             count["non_finite"] += int((~found.isfinite()).sum())
-            count["max_error"] = max(count["max_error"], error.nan_to_num(torch.inf).max().item() if len(error) else 0.0)
+            count["max_error"] = max([count["max_error"], *error.nan_to_num(torch.inf).tolist()])
             count["errors"].append(error[:200])
     for form, count in counts.items():
         yield {"form": form, **count, "median_error": torch.cat(count.pop("errors")).median().item(), "pairs": pairs}
