@@ -270,7 +270,7 @@ def _bottleneck(dim: int, width: int, out: int, bend: bool, spread: float = 0.0)
     if bend: nn.init.zeros_(last.bias)
     return nn.Sequential(nn.Linear(dim, width, bias=bend), *([nn.GELU()] if bend else []), last)
 
-# %% ../nbs/02_heads.ipynb #e3a669f1
+# %% ../nbs/02_heads.ipynb #573add10
 class BregmanHead(DistanceHead):
     """The role-aware neural Bregman divergence `D_phi(P_s x, P_t y)`, equation (1); `phi` is an `ICNN`.
 
@@ -312,7 +312,7 @@ class BregmanHead(DistanceHead):
             found = f"{proj_dim}, {rank}, {extra}"
             raise ValueError(f"proj_dim and rank must be at least 1 and extra at least 0, found {found}")
         if proj_dim != dim and roles not in ("both", "shared"):
-            raise ValueError(f"roles={roles!r} leaves a side without a map: proj_dim must be dim={dim}, found {proj_dim}")
+            raise ValueError(f"roles={roles!r} leaves a side without a map: proj_dim must be {dim}, found {proj_dim}")
         if roles == "none" and extra: raise ValueError(f"roles='none' has no maps to append to, found extra={extra}")
         same = self._start(init)
         sides = {"both": ("source", "target"), "none": ()}.get(roles, (roles,))

@@ -52,11 +52,11 @@ def measure(phi, exact, size, pairs, generator):
         true = exact.divergence(u.double(), v.double())
         large = true > 1e-30
         for form, found in ("recursion", phi.divergence(u, v)), ("definition", definition(phi, u, v)):
-            count, error = counts[form], ((found - true).abs() / true)[large]
+            count, error = counts[form], torch.where(large, (found - true).abs() / true, 0.0)
             count["negative"] += int((found < 0).sum())
             count["non_finite"] += int((~found.isfinite()).sum())
-            count["max_error"] = max([count["max_error"], *error.nan_to_num(torch.inf).tolist()])
-            count["errors"].append(error[:200])
+            count["max_error"] = max(count["max_error"], error.nan_to_num(torch.inf).max().item())
+            count["errors"].append(error[large][:200])
     for form, count in counts.items():
         yield {"form": form, **count, "median_error": torch.cat(count.pop("errors")).median().item(), "pairs": pairs}
 
