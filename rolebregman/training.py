@@ -139,7 +139,7 @@ class TrainConfig:
     direction_margin: float = 1.0 # by how much the annotated direction should be closer than the reverse
     direction_weight: float = 1.0 # weight of the direction loss; 0 trains on ranking alone
     epochs: int = 30 # passes over the training edges, at most
-    batch_size: int = 512 # edges in one step
+    batch_size: int | None = None # edges in one step; by default a tenth of them, but at least 16 and at most 512
     lr: float = 1e-3 # step size of AdamW
     weight_decay: float = 1e-2 # decoupled weight decay of AdamW
     patience: int = 6 # stop after this many epochs without a better validation score; 0 never stops early
@@ -152,6 +152,7 @@ class TrainConfig:
             raise ValueError(f"TrainConfig.loss is {self.loss!r}; expected 'margin' or 'softmax'")
         for name, low in dict(negatives=1, epochs=0, batch_size=1, patience=0, valid_negatives=1).items():
             value = getattr(self, name)
+            if value is None and name == "batch_size": continue
             if not isinstance(value, int) or value < low:
                 raise ValueError(f"TrainConfig.{name} is {value!r}; expected a whole number of at least {low}")
         for name in ("margin", "direction_margin", "direction_weight", "lr", "weight_decay", "grad_clip"):
@@ -309,12 +310,13 @@ def fit(
     history.add(0, math.nan, math.nan, *validate(0))
     best = {name: value.clone() for name, value in head.state_dict().items()}
     optimizer = torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay) if parameters else None
+    size = config.batch_size or min(512, max(16, len(train) // 10))
     bar = tqdm(range(1, config.epochs + 1 if parameters else 1), desc=type(head).__name__, unit="epoch",
                disable=not progress)
     for epoch in bar:
         head.train()
         total = torch.zeros(2)
-        for step, batch in enumerate(torch.randperm(len(train), generator=generator).split(config.batch_size), 1):
+        for step, batch in enumerate(torch.randperm(len(train), generator=generator).split(size), 1):
             rank, direction = batch_losses(head, features, train[batch], one_way[batch], sampler, config, generator)
             loss = rank + config.direction_weight * direction
             optimizer.zero_grad()
