@@ -123,9 +123,34 @@ class _Remainder(Function):
             _combine((b_dot, p.slope_remainder), (t_dot, p.slope_change)),
         )
 
-# %% ../nbs/01_icnn.ipynb #bc199d60
+# %% ../nbs/01_icnn.ipynb #f8cb8932
 class Activation:
     "A convex, increasing, smooth function s with accurate differences. A subclass gives the five formulas"
+
+    @classmethod
+    def value_formula(cls, a: Tensor) -> Tensor:
+        "s(a), elementwise, without a derivative of its own"
+        raise NotImplementedError
+
+    @classmethod
+    def slope_formula(cls, a: Tensor) -> Tensor:
+        "s'(a), likewise"
+        raise NotImplementedError
+
+    @classmethod
+    def curvature(cls, a: Tensor) -> Tensor:
+        "s''(a)"
+        raise NotImplementedError
+
+    @classmethod
+    def remainder_formula(cls, b: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        "delta and B of equation (2), for `b` and `t` of one shape"
+        raise NotImplementedError
+
+    @classmethod
+    def partials_formula(cls, b: Tensor, t: Tensor) -> Partials:
+        "The derivatives of equation (3), for `b` and `t` of one shape"
+        raise NotImplementedError
 
     @classmethod
     def _apply(cls, function, formula, *tensors):
