@@ -224,10 +224,11 @@ def score_edges(
     (x, y), others = where[:edges.numel()].reshape(-1, 2).T, where[edges.numel():].reshape(negatives.shape)
     items = take(features, rows)
     u, v = head.encode_source(items), head.encode_target(items)
-    both = head.compare(torch.cat([u[x], u[y]]), torch.cat([v[y], v[x]])).cpu()
+    # Two calls of one shape: vectorised functions round by place, and a symmetric head should tie to the last bit.
+    forward, reverse = head.compare(u[x], v[y]), head.compare(u[y], v[x])
     step = max(1, block // max(1, others.shape[1]))
     parts = [head.compare(u[a][:, None], v[o]) for a, o in zip(x.split(step), others.split(step))]
-    return both[:len(x)], both[len(x):], torch.cat(parts).cpu()
+    return forward.cpu(), reverse.cpu(), torch.cat(parts).cpu()
 
 # %% ../nbs/05_training.ipynb #e926a27b
 @dataclass(repr=False)

@@ -294,3 +294,13 @@ def test_features_may_be_a_file_that_cannot_be_written(tmp_path):
     assert isinstance(mapped.features, np.memmap) and same.rows[1:] == history.rows[1:]
     assert evaluate(head, mapped) == evaluate(other, tree)
     assert torch.equal(filtered_ranks(head, mapped), filtered_ranks(other, tree))
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if make_head(name, dim=8).symmetric])
+def test_a_symmetric_head_ties_to_the_last_bit_at_every_place_of_a_batch(name):
+    torch.manual_seed(0)
+    head = make_head(name, dim=24)
+    for pairs in range(1, 200):
+        features, rows = torch.randn(200, 24), torch.randint(200, (pairs, 2))
+        forward, reverse, _ = score_edges(head, features, rows, rows[:, :1])
+        assert torch.equal(forward, reverse), pairs
