@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import subprocess
+import warnings
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -217,7 +218,8 @@ def run_grid(
     parallel = joblib.Parallel(n_jobs=min(jobs, len(todo)) or 1, return_as="generator_unordered", batch_size=1,
                                mmap_mode="c")
     bar = tqdm(total=len(todo), desc="fits", unit="fit", disable=not (progress and todo))
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1), bar:
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1), bar, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A worker stopped")  # one that has grown is replaced, and says so
         for row in parallel(calls):
             store.append(row | made_by)
             bar.update()
