@@ -6,114 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rolebregman.readers import find_cycles, read_obo, read_pairs, read_table, read_texts, read_vectors
-
-HEAD = "format-version: 1.2\ndata-version: v1\ndefault-namespace: body\nontology: small\n"
-
-
-def obo(tmp_path, *terms, name="small.obo"):
-    path = tmp_path/name
-    path.write_text(HEAD + "".join(f"\n[Term]\n{t}\n" for t in terms), encoding="utf-8")
-    return path
-
-
-ORGAN = "id: A:1\nname: organ\nalt_id: A:8\nalt_id: A:9"
-EYE = 'id: A:2\nname: eye\ndef: "What sees." [x:1]'
+from rolebregman.readers import read_pairs, read_table, read_texts, read_vectors
 
 
 def pairs_of(edges):
     return list(edges.itertuples(index=False, name=None))
-
-
-# OBO
-
-def test_terms_and_edges_are_read(tmp_path):
-    path = obo(tmp_path, EYE + "\nis_a: A:1 {a=\"b\"} ! organ\nrelationship: part_of A:1", ORGAN)
-    terms, edges, counts = read_obo(path)
-    assert terms.to_dict("list") == dict(id=["A:1", "A:2"], name=["organ", "eye"], definition=["", "What sees."],
-                                         namespace=["body", "body"])
-    assert pairs_of(edges) == [("A:2", "A:1", "is_a"), ("A:2", "A:1", "part_of")]
-    assert counts == {} and terms.attrs["release"] == "v1"
-
-
-def test_only_the_relations_asked_for_are_read(tmp_path):
-    path = obo(tmp_path, ORGAN, EYE + "\nrelationship: regulates A:1\nrelationship: part_of A:1\nis_a: A:1")
-    assert pairs_of(read_obo(path, ["regulates"])[1]) == [("A:2", "A:1", "regulates")]
-
-
-@pytest.mark.parametrize("target, more, edge, count", [
-    ("A:9", [], "A:1", "alt_id resolved"),
-    ("A:7", [], None, "dangling target"),
-    ("A:2", [], None, "self-edge"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true"], None, "obsolete target"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:1"], "A:1", "obsolete target replaced"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:8"], "A:1", "obsolete target replaced"),
-    ("A:7", ["id: A:7\nname: older\nis_obsolete: true\nreplaced_by: A:6",
-             "id: A:6\nname: old\nis_obsolete: true\nreplaced_by: A:1"], "A:1", "obsolete target replaced"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:6"], None, "obsolete target"), # by nothing
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:6",
-             "id: A:6\nname: old\nis_obsolete: true\nreplaced_by: A:7"], None, "obsolete target"), # in a circle
-    ("A:7", ["id: A:7\nis_a: A:1"], None, "target without a name"),
-])
-def test_a_target_that_is_no_live_term_is_resolved_or_dropped_and_counted(tmp_path, target, more, edge, count):
-    terms, edges, counts = read_obo(obo(tmp_path, ORGAN, EYE + f"\nis_a: {target}", *more))
-    assert pairs_of(edges) == ([("A:2", edge, "is_a")] if edge else [])
-    assert counts.pop(count) == 1
-    assert set(counts) <= {"obsolete term", "term without a name"}
-    assert list(terms.id) == ["A:1", "A:2"]
-
-
-def test_obsolete_and_nameless_terms_go_with_their_edges(tmp_path):
-    _, edges, counts = read_obo(obo(tmp_path, ORGAN, EYE, "id: A:3\nis_a: A:1", "id: A:4\nname:  \nis_a: A:1",
-                                    "id: A:5\nname: old\nis_obsolete: true\nis_a: A:1"))
-    assert counts == {"obsolete term": 1, "term without a name": 2} and not len(edges)
-
-
-def test_the_order_of_terms_in_the_file_changes_nothing(tmp_path):
-    stanzas = [ORGAN, EYE + "\nis_a: A:9\nis_a: A:77", "id: A:3\nname: iris\nrelationship: part_of A:2\nis_a: A:1"]
-    first = read_obo(obo(tmp_path, *stanzas))
-    second = read_obo(obo(tmp_path, *stanzas[::-1], name="turned.obo"))
-    assert first[0].equals(second[0]) and first[1].equals(second[1]) and first[2] == second[2]
-
-
-def test_escapes_quotes_and_comments_are_undone(tmp_path):
-    definition = r'def: "Said \"to see\", twice.\nAnd \\." [a:1, b:2] ! no'
-    terms, _, _ = read_obo(obo(tmp_path, "id: A:1\n" + r"name: 2\,4-D \{sic\}" + "\n" + definition))
-    assert terms.name[0] == "2,4-D {sic}"
-    assert terms.definition[0] == 'Said "to see", twice.\nAnd \\.'
-
-
-def test_gzip_and_windows_files_read_alike(tmp_path):
-    plain = obo(tmp_path, ORGAN, EYE + "\nis_a: A:1")
-    (tmp_path/"w.obo").write_bytes(b"\xef\xbb\xbf" + plain.read_bytes().replace(b"\n", b"\r\n"))
-    (tmp_path/"z.obo.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    expected = read_obo(plain)
-    for name in ("w.obo", "z.obo.gz"):
-        terms, edges, _ = read_obo(tmp_path/name)
-        assert terms.equals(expected[0]) and edges.equals(expected[1]) and terms.attrs["release"] == "v1"
-
-
-@pytest.mark.parametrize("name, content, says", [
-    ("a.obo", HEAD.encode() + b"\n[Term]\nid: A:1\nname: caf\xe9 au lait\n", r"a.obo is not UTF-8 text: byte 0xe9"),
-    ("b.obo.gz", gzip.compress(HEAD.encode() * 99)[:-12], r"b.obo.gz is damaged or cut off"),
-    ("c.obo.gz", HEAD.encode(), r"c.obo.gz is damaged or cut off"),
-    ("d.obo", HEAD.encode() + b"\n[Term]\nname: organ\n", r"d.obo is not valid OBO: a term has no 'id'"),
-    ("e.obo", HEAD.encode() + b"\n[Term]\nid: A:1\nname: x\nrelationship: part_of\n", r"e.obo is not valid OBO"),
-    ("f.obo", b"child,parent\na,b\n", r"f.obo is not valid OBO: Tag-value pair"),
-    ("g.obo", b"", r"g.obo holds no live \[Term\] with a name"),
-])
-def test_a_damaged_ontology_is_named(tmp_path, name, content, says):
-    (tmp_path/name).write_bytes(content)
-    with pytest.raises(ValueError, match=says):
-        read_obo(tmp_path/name)
-
-
-@pytest.mark.parametrize("edges, cycles", [
-    ([], []), (["ab", "bc", "ac"], []), (["ab", "ba"], ["a -> b -> a"]),
-    (["ab", "bc", "ca", "xy", "yx", "cx"], ["a -> b -> c -> a", "x -> y -> x"]),
-])
-def test_cycles_are_told_one_for_each_group(edges, cycles):
-    assert find_cycles([e[0] for e in edges], [e[1] for e in edges]) == cycles
 
 
 # Tables of pairs
