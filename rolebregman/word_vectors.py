@@ -219,44 +219,52 @@ class _Rows:
         self.flush()
         return np.concatenate(self.blocks) if self.blocks else np.empty((0, self.width), np.float32)
 
-# %% ../nbs/03b1_word_vectors.ipynb #2099a8cb
+# %% ../nbs/03b1_word_vectors.ipynb #3c50b411
 def _read_kumo(folder, words=None, dim=50):
     "Word vectors from a NumPy matrix and a Parquet file of its words"
     import pandas as pd
     matrix = np.load(folder/"glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
     index = pd.read_parquet(folder/"glove_6B_index.parquet")["index"].tolist()
+    if matrix.shape != (len(index), dim):
+        raise ValueError(f"{folder}: a matrix of shape {matrix.shape} for {len(index):,} words, expected "
+                         f"({len(index)}, {dim})")
     wanted = None if words is None else set(words)
     rows = [i for i, w in enumerate(index) if wanted is None or w in wanted]
     return WordVectors([index[i] for i in rows], np.asarray(matrix[rows], np.float32), folder.name,
                        dict(read=len(index), kept=len(rows)))
 
-# %% ../nbs/03b1_word_vectors.ipynb #29204002
+# %% ../nbs/03b1_word_vectors.ipynb #d93a9ae5
+_ENTRY = re.compile(r'"((?:[^"\\]|\\.)*)":\[([^\]]*)\]([,}])')
+
 def _json_entries(path, start='"vectors":{', size=1 << 20):
-    "`\"word\":[numbers` for each entry of the JSON object behind `start`, in pieces"
-    between, end, buffer = re.compile(r'(?<=\d)\],"'), re.compile(r"(?<=\d)\]\}"), ""
+    "(word as in JSON, its numbers as text) of each entry of the object behind `start`, in pieces"
     with open(path, encoding="utf-8") as f:
+        buffer = ""
         while start not in buffer:
             if not (block := f.read(size)):
                 raise ValueError(f"{path} holds no {start}")
             buffer = buffer[-len(start):] + block
         buffer = buffer.split(start, 1)[1]
-        while not end.search(buffer):
-            *entries, buffer = between.split(buffer)
-            yield from entries
-            if not (block := f.read(size)):
-                raise ValueError(f"{path} is cut off; get it again")
+        while True:
+            place = 0
+            while entry := _ENTRY.match(buffer, place):
+                yield entry[1], entry[2]
+                if entry[3] == "}":
+                    return
+                place = entry.end()
+            buffer = buffer[place:]
+            if len(buffer) > 1 << 20 or not (block := f.read(size)):
+                raise ValueError(f"{path} is damaged or cut off at {buffer[:30]!r}; get it again")
             buffer += block
-        yield from between.split(end.split(buffer, maxsplit=1)[0])
 
 def _read_wink(path, words=None, dim=100):
     "Word vectors from wink's JSON: `dim` numbers, then the vector's norm and the word's row"
     wanted, kept, rows, read = None if words is None else set(words), [], _Rows(path, dim), 0
-    for read, entry in enumerate(_json_entries(path), 1):
-        word, mark, numbers = entry.rpartition('":[')
+    for read, (word, numbers) in enumerate(_json_entries(path), 1):
         fields = numbers.split(",")
-        if not mark or len(fields) != dim + 2:
-            raise ValueError(f"{path}, word {read} ({entry[:30]!r}): {len(fields)} numbers, expected {dim + 2}")
-        word = json.loads(f'"{word.removeprefix(chr(34))}"')
+        if len(fields) != dim + 2:
+            raise ValueError(f"{path}, word {read} ({word!r}): {len(fields)} numbers, expected {dim + 2}")
+        word = json.loads(f'"{word}"')
         if wanted is None or word in wanted:
             kept.append(word)
             rows.add(read, word, " ".join(fields[:dim]))
