@@ -141,7 +141,7 @@ def load_go(namespace: str = "cellular_component", # one of `NAMESPACES`, or "al
                     licence="that of your file" if path else source.licence, read=read)
     return _from_terms(f"go/{namespace}", terms, edges, report, dropped, seed, encoder, quiet, split)
 
-# %% ../nbs/03e_ontology.ipynb #be952aa9
+# %% ../nbs/03e_ontology.ipynb #d25b4396
 def _from_terms(name, terms, edges, report, dropped, seed, encoder, quiet, split):
     "A dataset of the terms of an ontology and their edges"
     terms = terms.assign(text=terms["name"] + (". " + terms["definition"]).where(terms["definition"] != "", ""))
@@ -150,12 +150,11 @@ def _from_terms(name, terms, edges, report, dropped, seed, encoder, quiet, split
     rows = np.stack([row[pairs["source"]], row[pairs["target"]]], 1)
     dropped = {**dropped, "edge repeated in another relation": len(edges) - len(pairs)}
     report["kept"] = dict(terms=len(terms), edges=len(pairs), **edges["relation"].value_counts().to_dict())
-    report["dropped or changed"] = {k: v for k, v in dropped.items() if v}
     report["cycles"] = "; ".join(find_cycles(pairs["source"], pairs["target"])[:5]) or "none"
     report["text"] = f"name and definition; {(terms['definition'] == '').sum():,} terms have no definition"
     report["encoder"] = encoder if isinstance(encoder, str) else getattr(encoder, "name", "a function")
     parts, rest = split_by(split, rows, seed)
-    if len(rest):
-        report["edge between nodes of two parts, in none"] = len(rest)
+    dropped["edge between two parts of the nodes"] = len(rest)
+    report["dropped or changed"] = {k: v for k, v in dropped.items() if v}
     features = encode_texts(terms["text"], encoder, quiet=quiet)
     return DirectedDataset(name, features, terms, parts, report, seed, known=rest)

@@ -176,7 +176,7 @@ def cached_path(source: Source,
     root = cache_dir()/"raw"/(source.name if source.folder else "")
     return root/file.name if file else root if source.folder else root/source.files[0].name
 
-# %% ../nbs/03a_sources.ipynb #8f8ad243
+# %% ../nbs/03a_sources.ipynb #194fd0ee
 def fetch(name: str | Source, # a name in `SOURCES`, or a source of your own
           quiet: bool = False # no progress bars, and no lines on what was passed over
          ) -> Path:           # the file, or the folder
@@ -188,6 +188,7 @@ def fetch(name: str | Source, # a name in `SOURCES`, or a source of your own
     if source is None:
         raise ValueError(f"no source {name!r}: choose from {', '.join(SOURCES)}")
     say = (lambda text: None) if quiet else (lambda text: print(f"{source.name}: {text}", file=sys.stderr))
+    _accept_by_hand(source, say)
     if any(_missing(source)):
         raw = cache_dir()/"raw"
         try:
@@ -199,7 +200,7 @@ def fetch(name: str | Source, # a name in `SOURCES`, or a source of your own
             _fill(source, say, quiet)
     return cached_path(source)
 
-# %% ../nbs/03a_sources.ipynb #b2545a84
+# %% ../nbs/03a_sources.ipynb #6e773da9
 def _missing(source, say=lambda text: None) -> Iterator[RawFile]:
     "The files that are not in the cache, or not as they should be"
     for file in source.files:
@@ -216,6 +217,14 @@ def _note(path): return path.with_name(path.name + ".sha256")
 def _noted(path):
     "The checksum that was written down when the first copy came, or None"
     return _note(path).read_text().strip() if _note(path).is_file() else None
+
+def _accept_by_hand(source, say):
+    "Write down the checksum of a file that the user has put into the cache, where none is known"
+    for file in source.files:
+        path = cached_path(source, file)
+        if file.sha256 is None and path.is_file() and path.stat().st_size and not _noted(path):
+            _note(path).write_text(found := sha256(path))
+            say(f"{path} has no known checksum; what you put there has sha256 {found}, which is kept from now on")
 
 def _fill(source, say, quiet):
     "Bring every missing file into the cache, place by place; the caller holds the source's lock"
@@ -259,15 +268,18 @@ def _take(source, place, missing, quiet, say):
             os.replace(content, final)
             missing.remove(file)
 
-# %% ../nbs/03a_sources.ipynb #fcf0823d
+# %% ../nbs/03a_sources.ipynb #ec335b5e
 def _advice(source, missing, tried):
     "The text of a `FetchError`"
-    web = [p.address for p in source.places if p.kind == "web"]
-    mirror = [p.address for p in source.places if p.kind == "mirror"]
+    one = {} if source.folder else dict(file=source.files[0].name, stem=Path(source.files[0].name).stem.lower())
+    def said(text): return text.format(**one) if one else text
+    web = [(said(p.address), p.member and said(p.member)) for p in source.places if p.kind == "web"]
+    mirror = [said(p.address) for p in source.places if p.kind == "mirror"]
     todo = ["check the connection and run it again"] if any(p.kind != "mirror" for p in source.places) else []
     if web:
         by_hand = f"{cached_path(source)}{'/{file}' if source.folder else ''}"
-        todo.append(f"or download {web[0]} by hand and save it as {by_hand}")
+        what = f"take {web[0][1]} out of it and save that" if web[0][1] else "save it"
+        todo.append(f"or download {web[0][0]} by hand, {what} as {by_hand}")
     if mirror:
         todo.append(f"{'or ' if todo else ''}set ROLEBREGMAN_MIRROR to a folder that holds {mirror[0]}")
     if source.note:

@@ -1,11 +1,34 @@
-"""Datasets by name, and the user's own pairs."""
+"""Datasets by name, what holds for each of them, and the user's own pairs."""
+import inspect
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import Parallel, delayed
 
-from rolebregman.datasets import from_pairs, load_dataset
+from rolebregman.datasets import (
+    LISTED,
+    LOADERS,
+    SUPERSEDED,
+    _parse,
+    describe,
+    from_pairs,
+    list_datasets,
+    load_dataset,
+    show_listing,
+    toy_tree,
+)
+from rolebregman.sources import FetchError
+from rolebregman.training import NegativeSampler
+
+REAL_CACHE = os.environ.get("ROLEBREGMAN_CACHE")
 
 
 class Lengths:
@@ -19,9 +42,133 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ROLEBREGMAN_CACHE", str(tmp_path/"cache"))
 
 
-def test_an_unknown_dataset_lists_the_known_ones():
-    with pytest.raises(ValueError, match="no dataset 'gene': choose from go, toy, or see from_pairs"):
-        load_dataset("gene")
+# By name
+
+@pytest.mark.parametrize("name, options, says", [
+    ("gene", {}, r"no dataset 'gene': choose from hyperlex, wordnet, sick, .* or see from_pairs"),
+    ("Wordnet", {}, r"no dataset 'Wordnet' \(did you mean 'wordnet'\?\)"),
+    (None, {}, r"no dataset None: choose from"),
+    ("go", dict(namspace="all"), r"go has no option 'namspace' \(did you mean 'namespace'\?\): choose from names"),
+    ("toy", dict(quiet=True), r"toy has no option 'quiet'"),
+    ("ogbl-citation", {}, r"'ogbl-citation': it was withdrawn .* negatives .* Use 'ogbl-citation2'"),
+    ("ogbl-citation", dict(root="x"), r"Use 'ogbl-citation2'"),
+])
+def test_a_name_or_option_that_there_is_not_is_refused_with_what_there_is(name, options, says):
+    with pytest.raises(ValueError, match=says):
+        load_dataset(name, **options)
+
+
+def test_every_dataset_can_be_asked_for_a_seed():
+    assert all("seed" in inspect.signature(loader).parameters for loader in LOADERS.values())
+    assert not set(SUPERSEDED) & set(LOADERS)
+
+
+# The listing
+
+def test_the_listing_tells_sizes_origin_seconds_and_memory(capsys):
+    table = list_datasets(["toy dim=8"], quiet=True)
+    assert table[["dataset", "nodes", "train", "valid", "test", "dim"]].values.tolist() == [
+        ["toy dim=8", 364, 291, 36, 36, 8]]
+    assert (table["seconds"] < 60).all() and table["source"].tolist() == ["made from the seed"]
+    if sys.platform != "win32":
+        assert table["peak MB"].between(50, 4000).all()
+    lines = show_listing(table).splitlines()
+    assert lines[0].split() == ["dataset", "nodes", "train", "valid", "test", "dim", "seconds", "peak", "MB"]
+    assert lines[1].split()[:7] == ["toy", "dim=8", "364", "291", "36", "36", "8"]
+    assert lines[2].strip() == "made from the seed; licence: Apache-2.0"
+
+
+def test_a_dataset_that_cannot_be_loaded_is_a_line_that_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROLEBREGMAN_MIRROR", str(tmp_path))
+    monkeypatch.setattr("subprocess.run", lambda *a, **k: SimpleNamespace(returncode=1, stdout="", stderr=(
+        "Traceback (most recent call last):\n  File \"x.py\", line 1\nValueError: inner\n\nDuring handling:\n"
+        "Traceback (most recent call last):\nrolebregman.sources.FetchError: sick (SICK) could not be had.\nTried:\n"
+        "  cache: not there\nWhat you can do:\n  set ROLEBREGMAN_MIRROR\n")))
+    text = show_listing(list_datasets(["sick"], quiet=True))
+    assert text.splitlines()[1:] == ["sick  cannot be loaded:", "    sick (SICK) could not be had.",
+                                     "      set ROLEBREGMAN_MIRROR"]
+
+
+def test_what_was_dropped_is_told_with_its_reason():
+    ds = from_pairs(pd.concat([PAIRS, PAIRS[:2]]), VECTORS, ids=WORDS, name="mine")
+    found = describe(ds)
+    assert found["dropped"] == {"repeated pair": 2} and found["dataset"] == "mine"
+    assert "    dropped or changed: repeated pair: 2" in show_listing(pd.DataFrame([found])).splitlines()
+
+
+def test_the_listing_runs_as_a_program():
+    done = subprocess.run([sys.executable, "-m", "rolebregman.datasets", "nothing"], capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    assert "nothing  cannot be loaded:" in done.stdout and "no dataset 'nothing': choose from hyperlex" in done.stdout
+
+
+# What holds for every dataset that can be loaded here
+
+EVERY = [s for s in LISTED if s not in ("toy", "ogbl-citation2", "snli", "go namespace=all")] + [
+    "wordnet split=node", "wordnet closure=True split=cones", "cora split=node", "citeseer dim=32", "hyperlex pos=V",
+    "hyperlex split=seeded", "go split=node", "sick split=node"]
+LOADED = {}
+
+
+class Letters:
+    "Stands in for Sentence-BERT, which takes minutes: that a text is encoded well is not the question here"
+    def __call__(self, texts):
+        return np.array([[t.count(c) for c in "abcdefghijklmnopqrstuvwxyz"] + [len(t), 1] for t in texts], np.float32)
+
+
+def every(spec):
+    "The dataset, loaded once for all tests; a skip that says why where its files cannot be had"
+    if spec not in LOADED:
+        name, options = _parse(spec)
+        known = inspect.signature(LOADERS[name]).parameters
+        options |= dict(quiet=True) | ({"encoder": Letters()} if "encoder" in known else {})
+        try:
+            LOADED[spec] = load_dataset(name, **options)
+        except FetchError as e:
+            LOADED[spec] = f"{spec} cannot be had here: {str(e).splitlines()[0]}"
+    if isinstance(LOADED[spec], str):
+        pytest.skip(LOADED[spec])
+    return LOADED[spec]
+
+
+@pytest.fixture
+def loaded(request, monkeypatch):
+    if REAL_CACHE is None:
+        monkeypatch.delenv("ROLEBREGMAN_CACHE")
+    else:
+        monkeypatch.setenv("ROLEBREGMAN_CACHE", REAL_CACHE)
+    return every(request.param)
+
+
+@pytest.mark.parametrize("loaded", EVERY, indirect=True)
+def test_no_evaluation_negative_is_a_known_positive(loaded):
+    sampler, positives = NegativeSampler(loaded), loaded.codes(loaded.positives)
+    for part in ("valid", "test"):
+        sources = torch.as_tensor(loaded.edges[part][:2000, 0])
+        drawn = sampler.sample(sources, 50, torch.Generator().manual_seed(0)).numpy()
+        pairs = np.stack([np.repeat(sources.numpy(), 50), drawn.ravel()], 1)
+        assert not np.isin(loaded.codes(pairs), positives).any()
+        assert (pairs[:, 0] != pairs[:, 1]).all() and np.isin(pairs[:, 1], loaded.pool).all()
+
+
+@pytest.mark.parametrize("loaded", EVERY, indirect=True)
+def test_every_source_has_a_negative_and_every_edge_its_part(loaded):
+    loaded.check_negatives()
+    codes = np.concatenate([loaded.codes(e) for e in loaded.edges.values()])
+    assert len(np.unique(codes)) == len(codes) and all(len(e) for e in loaded.edges.values())
+    assert np.isin(codes, loaded.codes(loaded.positives)).all()
+    assert describe(loaded)["source"] and describe(loaded)["licence"]
+    if loaded.graded is not None: # each pair is scored once
+        scored = loaded.codes(loaded.graded[["source", "target"]].to_numpy())
+        assert len(np.unique(scored)) == len(scored)
+
+
+@pytest.mark.parametrize("loaded", [s for s in EVERY if "split=node" in s], indirect=True)
+def test_no_test_node_is_in_training_where_the_split_is_over_nodes(loaded):
+    nodes = {k: set(e.ravel().tolist()) for k, e in loaded.edges.items()}
+    assert not nodes["train"] & nodes["test"] and not nodes["train"] & nodes["valid"]
+    assert len(loaded.positives) > sum(map(len, loaded.edges.values())) # the rest are known
 
 
 # The user's own pairs
@@ -133,7 +280,119 @@ def test_the_file_is_named_where_an_id_has_no_vector(tmp_path):
 def test_a_source_that_can_have_no_negative_is_named():
     full = pd.DataFrame([("hub", w) for w in WORDS] + [(w, "w00") for w in WORDS[1:]], columns=["source", "target"])
     vectors = np.random.default_rng(1).normal(size=(13, 3)).astype(np.float32)
-    with pytest.raises(ValueError, match="'hub' is related to every other candidate of the pool of 13, so it can have no"):
+    with pytest.raises(ValueError, match="'hub' is related to every other candidate of the pool of 13, so it"):
         from_pairs(full, vectors, ids=[*WORDS, "hub"])
     more = np.concatenate([vectors, vectors[:1] + 1])
     assert from_pairs(full, more, ids=[*WORDS, "hub", "other"]).num_nodes == 14
+
+
+def test_words_come_from_a_file_of_word_vectors_and_missing_ones_are_named_or_dropped(tmp_path):
+    covered = [w for w in WORDS if w != "w05"]
+    lines = [f"{w} {' '.join(map(str, v))}" for w, v in zip(WORDS, VECTORS, strict=True) if w in covered]
+    (tmp_path/"glove.txt").write_text("\n".join([*lines, "unused 1 2 3 4"]) + "\n")
+    with pytest.raises(ValueError, match=r"row 4 .*: source 'w05' has no vector. 1 such ids: .* with missing='drop'"):
+        from_pairs(PAIRS, tmp_path/"glove.txt")
+    ds = from_pairs(PAIRS, tmp_path/"glove.txt", missing="drop")
+    assert ds.report["dropped"] == {"pair of an id without a vector": 3}
+    assert related(ds) == {p for p in EXPECTED if "w05" not in p} and set(ds.nodes.id) == set(covered)
+    assert np.allclose(ds.features, VECTORS[[WORDS.index(i) for i in ds.nodes.id]])
+    with pytest.raises(ValueError, match="no pair is left; dropped .*'pair of an id without a vector': 11"):
+        from_pairs(PAIRS, VECTORS, ids=[f"x{i}" for i in range(12)], missing="drop")
+    with pytest.raises(ValueError, match="missing = 'skip', expected 'raise' or 'drop'"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, missing="skip")
+
+
+def test_missing_texts_may_be_dropped_too():
+    texts = {w: f"the word {w}" for w in WORDS if w != "w11"}
+    ds = from_pairs(PAIRS, texts=texts, encoder=Lengths(), missing="drop", quiet=True)
+    assert ds.report["dropped"] == {"pair of an id without a text in texts=": 1} and "w11" not in set(ds.nodes.id)
+
+
+def test_everything_may_be_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    PAIRS.to_parquet(tmp_path/"p.parquet")
+    pd.DataFrame(dict(id=WORDS, vector=list(VECTORS))).to_parquet(tmp_path/"v.parquet")
+    pd.DataFrame(dict(id=WORDS, text=[f"the word {w}" for w in WORDS])).to_parquet(tmp_path/"t.parquet")
+    ds = from_pairs(tmp_path/"p.parquet", tmp_path/"v.parquet", texts=tmp_path/"t.parquet")
+    assert related(ds) == EXPECTED and (ds.features == VECTORS).all() and ds.nodes.text[3] == "the word w03"
+    assert all((ds.edges[k] == e).all() for k, e in from_pairs(PAIRS, VECTORS, ids=WORDS).edges.items())
+
+
+def test_strengths_of_all_pairs_are_kept_for_graded_evaluation():
+    weak = pd.DataFrame([("w01", "w02"), ("w02", "w03"), ("w03", "w04")], columns=PAIRS.columns)
+    table = pd.concat([PAIRS.assign(strength=5.5), weak.assign(strength=0.5)], ignore_index=True)
+    ds = from_pairs(table, VECTORS, ids=WORDS, label="strength", min_label=4)
+    assert related(ds) == EXPECTED and ds.report["dropped"] == {"does not hold by its label": 3}
+    assert len(ds.graded) == 14 and (ds.graded["score"] < 4).sum() == 3
+    for part, edges in ds.edges.items():
+        strong = ds.graded[(ds.graded["split"] == part) & (ds.graded["score"] > 4)]
+        assert {tuple(e) for e in strong[["source", "target"]].to_numpy()} == {tuple(e) for e in edges}
+    again = from_pairs(table[::-1], VECTORS, ids=WORDS, label="strength", min_label=4).graded
+    assert set(map(tuple, again.to_numpy())) == set(map(tuple, ds.graded.to_numpy())) # whatever the order of rows
+    assert from_pairs(PAIRS, VECTORS, ids=WORDS).graded is None
+    with pytest.raises(ValueError, match="target 'w99' has no vector"): # of a weak pair, too
+        from_pairs(pd.concat([table, pd.DataFrame([("w01", "w99", 0.1)], columns=table.columns)]), VECTORS, ids=WORDS,
+                   label="strength", min_label=4)
+
+
+def test_a_split_over_nodes_is_an_option():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(0, 60, (400, 2)), columns=["source", "target"])
+    vectors = rng.normal(size=(60, 3)).astype(np.float32)
+    ds = from_pairs(table, vectors, split="node")
+    nodes = {k: set(e.ravel().tolist()) for k, e in ds.edges.items()}
+    assert not nodes["train"] & nodes["test"] and not nodes["valid"] & nodes["test"]
+    assert ds.report["dropped"]["pair between two parts of the nodes"] == len(ds.known) > 0
+    again = from_pairs(table[::-1], vectors, split="node")
+    assert all((ds.edges[k] == again.edges[k]).all() for k in ds.edges)
+    with pytest.raises(ValueError, match="split = 'random', expected 'edge' or 'node'"):
+        from_pairs(table, vectors, split="random")
+    with pytest.raises(ValueError, match="11 edges are too few to split by node"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, split="node")
+
+
+def test_the_pool_of_candidates_may_be_the_targets_or_a_list():
+    ds = from_pairs(PAIRS, VECTORS, ids=WORDS, pool="targets")
+    assert {ds.id(i) for i in ds.pool} == {t for _, t in EXPECTED}
+    some = from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00", "w07", "w08"])
+    assert [some.id(i) for i in some.pool] == ["w00", "w07", "w08"]
+    with pytest.raises(ValueError, match="pool: 'w99' is no id of a node, 1 such"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00", "w99"])
+    with pytest.raises(ValueError, match="pool = 'sources', expected 'targets', a list of ids, or None"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, pool="sources")
+
+
+def test_a_pool_in_which_every_node_is_a_positive_of_a_source_is_refused():
+    with pytest.raises(ValueError, match="pairs: 'w01' is related to every other candidate of the pool of 1, so it can "
+                                         r"have no negative \(1 such sources\)"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00"]) # w01 -> w00 is the only pair with that target
+
+
+@pytest.mark.parametrize("pairs, options, says", [
+    (pd.DataFrame(dict(source=["w00"], target=["w00"])), {}, r"no pair is left; dropped \{'self-pair': 1\}"), # one node
+    (PAIRS[:1], {}, r"1 edges are too few to split"),
+    (PAIRS[:4], {}, r"4 edges are too few to split .*: the valid part would have 0. Give more pairs"),
+    (PAIRS[:0], {}, r"pairs has 0 rows"),
+    (PAIRS.assign(label="maybe"), {}, r"row 0 .*: label 'maybe' is no number"),
+    (PAIRS.assign(label=0.7), {}, r"row 0 .*: label 0.7 is neither 0 nor 1; say with min_label="),
+])
+def test_tables_that_make_no_dataset_are_named(pairs, options, says):
+    with pytest.raises(ValueError, match=says):
+        from_pairs(pairs, VECTORS, ids=WORDS, **options)
+
+
+def test_a_matrix_of_one_row_makes_no_dataset():
+    with pytest.raises(ValueError, match="row 0 .*: source '1' has no vector; without ids= the pairs must hold"):
+        from_pairs(pd.DataFrame(dict(source=[1], target=[0])), np.ones((1, 3), np.float32))
+
+
+def test_splits_do_not_depend_on_the_number_of_workers():
+    found = Parallel(n_jobs=2)(delayed(split_of)(seed) for seed in range(4))
+    assert found == [split_of(seed) for seed in range(4)]
+
+
+def split_of(seed):
+    "The edges of a split, as text, made in whatever process this runs"
+    ds = from_pairs(PAIRS, VECTORS, ids=WORDS, seed=seed)
+    tree = toy_tree(depth=3, seed=seed)
+    return [{k: e.tolist() for k, e in d.edges.items()} for d in (ds, tree)]

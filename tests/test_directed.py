@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolebregman.directed import DirectedDataset, Report, find_cycles, split_edges, toy_tree
+from rolebregman.directed import DirectedDataset, Report, find_cycles, split_by, split_edges, split_nodes, toy_tree
 
 
 def dataset(**changes):
@@ -165,6 +165,95 @@ def test_a_split_that_cannot_be_is_refused(count, fractions, says):
 def test_a_part_with_no_share_may_be_empty():
     parts = split_edges(np.array([(i, i + 1) for i in range(10)]), 0, (0.9, 0, 0.1))
     assert [len(e) for e in parts.values()] == [9, 0, 1]
+
+
+@settings(max_examples=40)
+@given(st.sets(st.tuples(st.integers(0, 60), st.integers(0, 60)).filter(lambda e: e[0] != e[1]), min_size=80),
+       st.integers(0, 100), st.randoms())
+def test_a_split_over_nodes_shares_none_and_depends_on_seed_and_edges_alone(pairs, seed, random):
+    pairs = sorted(pairs)
+    try:
+        parts, rest = split_nodes(np.array(pairs), seed, (0.6, 0.2, 0.2))
+    except ValueError as e:
+        assert "too few to split by node" in str(e)
+        return
+    nodes = {k: set(v.ravel().tolist()) for k, v in parts.items()}
+    assert not nodes["train"] & nodes["test"] and not nodes["train"] & nodes["valid"]
+    assert not nodes["valid"] & nodes["test"]
+    together = [tuple(e) for part in (*parts.values(), rest) for e in part.tolist()]
+    assert len(together) == len(pairs) and set(together) == set(pairs)
+    random.shuffle(pairs)
+    again, left = split_nodes(np.array(pairs), seed, (0.6, 0.2, 0.2))
+    assert all((parts[k] == again[k]).all() for k in parts) and (rest == left).all()
+
+
+def test_a_split_over_nodes_follows_the_ranks_of_rows_and_not_the_rows():
+    rng = np.random.default_rng(0)
+    edges = np.unique(rng.integers(0, 100, (800, 2)), axis=0)
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    moved = rng.permutation(100) # row i of the one is row moved[i] of the other
+    for kind in ("edge", "node"):
+        first, rest = split_by(kind, edges, 3)
+        rank = np.empty(100, int)
+        rank[moved] = np.arange(100)
+        second, left = split_by(kind, moved[edges], 3, order=rank)
+        assert all((moved[first[k]] == second[k]).all() for k in first) and (moved[rest] == left).all()
+
+
+def test_the_shares_of_a_split_over_nodes_are_those_of_the_edges_kept():
+    rng = np.random.default_rng(0)
+    edges = np.unique(rng.integers(0, 2000, (40000, 2)), axis=0)
+    parts, rest = split_nodes(edges[edges[:, 0] != edges[:, 1]])
+    sizes = np.array([len(p) for p in parts.values()])
+    assert np.allclose(sizes / sizes.sum(), (0.8, 0.1, 0.1), atol=0.01)
+    assert 0.41 < sizes.sum() / (sizes.sum() + len(rest)) < 0.45
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda e: split_by("random", e), "split = 'random', expected 'edge' or 'node'"),
+    (lambda e: split_nodes(e), "3 edges are too few to split by node .* or split='edge'"),
+    (lambda e: split_nodes(e, 0, (0.5, 0.4)), "expected three shares that sum to 1"),
+    (lambda e: split_nodes(np.empty((0, 2), int)), "0 edges are too few"),
+])
+def test_a_split_over_nodes_that_cannot_be_is_refused(call, says):
+    with pytest.raises(ValueError, match=says):
+        call(np.array([(0, 1), (1, 2), (2, 3)]))
+
+
+# Scored pairs, and sources without a negative
+
+SCORED = pd.DataFrame(dict(source=[0, 4], target=[1, 2], score=[0.5, 6], split=["test", ""], pos=["N", "V"]))
+
+
+def test_scored_pairs_come_along_with_what_else_is_known_of_them():
+    ds = dataset(graded=SCORED.set_index(pd.Index([7, 3])))
+    assert ds.graded.equals(SCORED) and ds.limit(1).graded.equals(SCORED)
+    assert dataset().graded is None
+    assert [0, 1] not in ds.positives.tolist() # a score says nothing about what holds
+
+
+@pytest.mark.parametrize("change, says", [
+    (dict(score=[np.nan, 1]), r"graded: the score of row 0 is not finite"),
+    (dict(target=[1, 5]), r"graded.*\[1\] = \(4, 5\): there are only rows 0 to 4"),
+    (dict(target=[0, 1]), r"a is related to itself"),
+    (dict(split=["dev", ""]), r"graded: split \['dev'\], expected train, valid, test or ''"),
+])
+def test_scored_pairs_that_cannot_be_are_named(change, says):
+    with pytest.raises(ValueError, match=says):
+        dataset(graded=SCORED.assign(**change))
+    with pytest.raises(ValueError, match=r"graded: columns .*, expected \['score'\] too"):
+        dataset(graded=SCORED.drop(columns="score"))
+
+
+def test_a_source_with_every_candidate_for_a_positive_is_named():
+    assert dataset().check_negatives().full_sources().tolist() == []
+    ds = dataset(pool=[0, 1]) # b's only candidate is a, and b -> a holds
+    assert ds.full_sources().tolist() == [1]
+    with pytest.raises(ValueError, match="line: 'b' is related to every other candidate of the pool of 2, so it can"):
+        ds.check_negatives()
+    full = dataset(edges=edges(train=[(0, 1), (0, 2)], valid=[(0, 3)]), known=[(0, 4)])
+    assert full.full_sources().tolist() == [0]
+    assert dataset(known=[(0, i) for i in range(1, 5)]).full_sources().tolist() == [] # a is no source of an edge
 
 
 # The toy tree

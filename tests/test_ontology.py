@@ -180,7 +180,8 @@ def test_a_cycle_is_reported_and_kept(tmp_path):
 @pytest.mark.parametrize("options, says", [
     (dict(namespace="cell"), r"namespace = 'cell', expected one of \['cellular_component', 'molecular_f.* or 'all'"),
     (dict(relations=["is_a", "partof"]), r"has no edge of \['partof'\]"),
-    (dict(split="random"), r"split = 'random', expected 'edge'"),
+    (dict(split="random"), r"split = 'random', expected 'edge' or 'node'"),
+    (dict(split="node", namespace="molecular_function"), r"too few to split by node"),
     (dict(namespace="molecular_function"), r"edges are too few to split"),
 ])
 def test_options_that_there_are_not_are_refused(tmp_path, options, says):
@@ -214,3 +215,11 @@ def test_the_gene_ontology_has_the_published_counts(real_go):
     ids = whole.nodes.id.to_numpy()
     assert {(ids[a], ids[b]) for a, b in whole.positives[s == np.flatnonzero(ids == "GO:0005886")[0]]} == {
         ("GO:0005886", "GO:0016020"), ("GO:0005886", "GO:0071944")} # is_a membrane, part_of cell periphery
+
+
+def test_no_test_node_is_in_training_where_the_split_is_over_nodes(real_go):
+    ds = load_dataset("go", split="node", encoder=lambda texts: Lengths()(texts), quiet=True)
+    nodes = {k: set(e.ravel().tolist()) for k, e in ds.edges.items()}
+    assert not nodes["train"] & nodes["test"] and not nodes["train"] & nodes["valid"]
+    assert len(ds.positives) == 6813 # what stands between the parts is still no negative
+    assert ds.report["dropped or changed"]["edge between two parts of the nodes"] == len(ds.known)

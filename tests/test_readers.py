@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rolebregman.readers import read_pairs, read_table, read_texts, read_vectors
+from rolebregman.readers import read_pairs, read_scores, read_table, read_texts, read_vectors
 
 
 def pairs_of(edges):
@@ -41,7 +41,7 @@ def test_parquet_without_its_package_names_what_to_install(tmp_path, monkeypatch
     (tmp_path/"p.parquet").write_bytes(b"PAR1")
     for name in ("pyarrow", "fastparquet"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match="p.parquet: to read Parquet, pip install pyarrow"):
+    with pytest.raises(ImportError, match=r"p.parquet: to read Parquet, pip install rolebregman\[parquet\]"):
         read_pairs(tmp_path/"p.parquet")
 
 
@@ -71,6 +71,26 @@ def test_labels_choose_the_pairs_that_hold():
     assert read_pairs(table.astype(str))[2] == {"does not hold by its label": 1}
 
 
+def test_columns_that_are_not_used_are_said():
+    table = pd.DataFrame(dict(strength=[1, 2], source=list("ab"), target=list("xy"), note="z"))
+    assert read_pairs(table)[1]["columns not used"] == "strength, note"
+    assert read_pairs(table, label="strength", min_label=0)[1]["columns not used"] == "note"
+    assert "columns not used" not in read_pairs(table[["source", "target"]])[1]
+
+
+def test_two_columns_of_one_name_are_refused():
+    table = pd.DataFrame([["a", "b", "c"]], columns=["source", "target", "source"])
+    with pytest.raises(ValueError, match="expected each name once; rename one"):
+        read_pairs(table)
+
+
+def test_scores_are_those_of_all_pairs():
+    table = pd.DataFrame(dict(source=list("abac"), target=list("xyxc"), s=["5", "0.5", "4", "1"]))
+    assert pairs_of(read_scores(table, label="s")) == [("a", "x", 5.0, 0), ("b", "y", 0.5, 1)]
+    with pytest.raises(ValueError, match=r"row 1 .*: label 'much' is no number"):
+        read_scores(table.assign(s=["1", "much", "2", "3"]), label="s")
+
+
 def test_numbers_held_as_floats_stay_whole_ids():
     found, _, _ = read_pairs(pd.DataFrame(dict(source=[1.0, 3.0], target=[2, 4])))
     assert pairs_of(found) == [("1", "2", 0), ("3", "4", 1)]
@@ -92,6 +112,10 @@ GOOD = dict(source=["a", "b"], target=["c", "d"])
     (dict(GOOD, label=[0, 0]), {}, r"no pair is left; dropped \{'does not hold by its label': 2"),
     (dict(source=["a"], target=["a"]), {}, r"no pair is left; dropped .*'self-pair': 1"),
     (dict(source=[], target=[]), {}, r"pairs has 0 rows"),
+    (GOOD, dict(source="source", target="source"), r"column 'source' cannot be both source= and target="),
+    (dict(source=list("aba"), target=list("xyx"), label=[1, 1, 0]), {},
+     r"'a' -> 'x' holds in row 0 and does not in row 2 .*, 2 such rows; drop one"),
+    (dict(source=list("aa"), target=list("xx"), s=[0.2, 5]), dict(label="s", min_label=1), r"holds in row 1 and"),
 ])
 def test_a_table_that_cannot_be_meant_is_named(table, options, says):
     with pytest.raises(ValueError, match=says):
@@ -104,6 +128,8 @@ def test_a_table_that_cannot_be_meant_is_named(table, options, says):
     ("c.csv", b"source,target\na,b\nc,d,e\n", r"c.csv: .*Expected 2 fields in line 3, saw 3"),
     ("d.csv", b"source,target\na,caf\xe9\n", r"d.csv is not UTF-8 text: byte 0xe9"),
     ("e.csv.gz", gzip.compress(b"source,target\n" + b"a,b\n" * 999)[:-9], r"e.csv.gz is damaged or cut off"),
+    ("g.csv", "source,target\na,b\n".encode("utf-16"), r"g.csv is not UTF-8 text: byte 0xff"),
+    ("h.csv", b"source,target\na,b\nc\n", r"h.csv, row 1 \(the first is 0\): column 'target' is empty"),
     ("f.xlsx", b"PK", r"f.xlsx: expected .csv, .tsv, .tab or .parquet"),
 ])
 def test_a_damaged_table_is_named(tmp_path, name, content, says):
@@ -150,15 +176,78 @@ def test_damaged_vector_files_are_named(tmp_path):
     np.savez(tmp_path/"b.npz", v=np.ones((100, 4)))
     (tmp_path/"b.npz").write_bytes((tmp_path/"b.npz").read_bytes()[:500])
     np.savez(tmp_path/"c.npz", v=np.ones((2, 2)), w=np.ones((3, 3)))
-    (tmp_path/"d.txt").write_text("1 2 3")
+    (tmp_path/"d.bin").write_text("1 2 3")
     (tmp_path/"e.npy").write_bytes(b"")
     for name, says in (("a.npy", "cannot be read"), ("b.npz", "is damaged or cut off|cannot be read"),
-                       ("c.npz", r"expected exactly one \(n, d\) matrix"), ("d.txt", "is neither .npy nor .npz"),
+                       ("c.npz", r"expected exactly one \(n, d\) matrix"), ("d.bin", "is none of .npy, .npz"),
                        ("e.npy", "is damaged or cut off")):
         with pytest.raises(ValueError, match=f"{name}.*({says})"):
             read_vectors(tmp_path/name)
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \(n, d\)"):
         read_vectors(np.ones(3))
+
+
+def test_vectors_come_from_parquet_with_their_ids(tmp_path):
+    pytest.importorskip("pyarrow")
+    matrix = np.arange(6, dtype=np.float32).reshape(3, 2)
+    plain = pd.DataFrame(matrix, columns=["v0", "v1"])
+    forms = dict(plain=(plain, ["0", "1", "2"]), column=(plain.assign(id=[5, 6, 7]), ["5", "6", "7"]),
+                 text=(plain.assign(word=list("xyz")), list("xyz")), index=(plain.set_axis(list("xyz")), list("xyz")),
+                 lists=(pd.DataFrame(dict(id=list("xyz"), vector=list(matrix))), list("xyz")))
+    for name, (frame, ids) in forms.items():
+        frame.to_parquet(tmp_path/f"{name}.parquet")
+        for embeddings in (frame, tmp_path/f"{name}.parquet"):
+            vectors, found = read_vectors(embeddings)
+            assert (vectors == matrix).all() and found == ids and np.issubdtype(vectors.dtype, np.floating)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"child,parent\n", b"PAR1" + bytes(99) + b"PAR1"])
+def test_a_damaged_parquet_file_is_named(tmp_path, content):
+    pytest.importorskip("pyarrow")
+    (tmp_path/"p.parquet").write_bytes(content)
+    for read in (read_pairs, read_vectors):
+        with pytest.raises(ValueError, match="p.parquet is damaged, cut off or no Parquet file"):
+            read(tmp_path/"p.parquet")
+
+
+def test_a_parquet_file_that_is_cut_off_or_empty_is_named(tmp_path):
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame(dict(source=[str(i) for i in range(999)], target="x"))
+    table.to_parquet(tmp_path/"p.parquet")
+    (tmp_path/"p.parquet").write_bytes((tmp_path/"p.parquet").read_bytes()[:-40])
+    with pytest.raises(ValueError, match="p.parquet is damaged, cut off"):
+        read_pairs(tmp_path/"p.parquet")
+    table[:0].to_parquet(tmp_path/"q.parquet")
+    with pytest.raises(ValueError, match=r"q.parquet has 0 rows; its columns are \['source', 'target'\]"):
+        read_pairs(tmp_path/"q.parquet")
+
+
+@pytest.mark.parametrize("name", ["w.txt", "w.vec", "w.txt.gz"])
+def test_word_vectors_are_looked_up_and_never_made_up(tmp_path, name):
+    text = b"ice 1 0 0\ncream 0 1 0\n. . . 0 0 1\nrose 0 0 2\n"
+    (tmp_path/name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    vectors, ids = read_vectors(tmp_path/name, ["Rose", "ice cream", "ice age", "tulip"])
+    assert ids == ["Rose", "ice cream"] and vectors.tolist() == [[0, 0, 2], [0.5, 0.5, 0]]
+
+
+@pytest.mark.parametrize("frame, says", [
+    (dict(word=["a"], text=["b"], v=[1.0]), r"columns \['word', 'text', 'v'\], expected vectors as columns"),
+    (dict(word=["a"]), r"expected vectors as columns of numbers or as one column of lists"),
+    (dict(id=["a", "b"], v=[[1.0], [1.0, 2.0]]), r"embeddings, row 1 \(the first is 0\): a vector of 2 numbers"),
+    (dict(id=["a", "b"], v=[[1.0], None]), r"row 1 .*: a vector of 0 numbers, expected 1"),
+    (dict(id=["a", None], v=[1.0, 2.0]), r"embeddings, row 1 \(the first is 0\): the id is empty"),
+    (dict(id=["a"], v=[1.0], w=[[1.0]]), r"expected vectors as columns of numbers or as one"),
+])
+def test_a_table_that_holds_no_vectors_is_named(frame, says):
+    with pytest.raises(ValueError, match=says):
+        read_vectors(pd.DataFrame(frame))
+
+
+def test_what_is_no_file_of_vectors_says_where_it_belongs(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file all-minilm-l6-v2; the name of an encoder is passed as"):
+        read_vectors("all-minilm-l6-v2")
+    with pytest.raises(TypeError, match="embeddings is a function; pass it as encoder="):
+        read_vectors(len)
 
 
 @pytest.mark.parametrize("texts, says", [

@@ -189,7 +189,7 @@ def test_the_final_error_lists_every_place_and_what_to_do(mirror, server, empty_
     text = str(error.value)
     for part in ("data.txt (some data) could not be had", "mirror d/data.txt: ROLEBREGMAN_MIRROR holds no d/data.txt",
                  f"{server.url}/data.txt: answered 404", "pip no-such==1.0: no such package",
-                 f"save it as {empty_cache/'raw'/'data.txt'}", "a folder that holds d/data.txt"):
+                 f"by hand, save it as {empty_cache/'raw'/'data.txt'}", "a folder that holds d/data.txt"):
         assert part in text
     assert "ROLEBREGMAN_MIRROR is not set" not in text
 
@@ -343,6 +343,17 @@ def test_without_a_checksum_the_first_copy_is_kept_and_said(server, capsys, empt
     path.unlink()
     with pytest.raises(FetchError, match="data.txt is empty; it is not used"):
         fetch(s)
+
+
+def test_a_file_put_into_the_cache_by_hand_is_taken_as_the_advice_says(server, capsys, empty_cache):
+    s = source(Place("web", f"{server.url}/a.zip", "in/{file}"), files=(RawFile("data.txt"),))
+    path = empty_cache/"raw"/"data.txt"
+    with pytest.raises(FetchError, match=f"download {server.url}/a.zip by hand, take in/data.txt out of it and save "
+                                         f"that as {path}"):
+        fetch(s)
+    path.write_bytes(BODY)
+    assert fetch(s) == path and f"what you put there has sha256 {FILE.sha256}" in capsys.readouterr().err
+    assert fetch(s) == path and capsys.readouterr().err == ""
 
 
 def test_where_the_archive_has_a_checksum_it_is_the_one_that_counts(server, capsys, empty_cache):
