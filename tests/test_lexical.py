@@ -323,6 +323,14 @@ def test_the_closure_leads_through_what_is_dropped(tmp_path):
     assert len(ds.positives) == 20 and set(ds.positives[:, 1].tolist()) == {0}
 
 
+def test_word_vectors_may_come_from_a_file(tmp_path):
+    path = tmp_path/"vectors.txt"
+    path.write_text("".join(f"{w} {' '.join(map(repr, v.tolist()))}\n" for w, v in
+                            zip(KNOWN.words, KNOWN.vectors, strict=True)) + "unwanted 1 2 3 4\n")
+    one, other = (load_wordnet(path=wndb(tmp_path, many()), vectors=v) for v in (KNOWN, path))
+    assert (one.features == other.features).all() and other.report["vectors"] == "vectors.txt"
+
+
 def test_instances_come_by_option(tmp_path):
     synsets = TREE + [(f"{i}", ["poodle"], ["@i 07"]) for i in range(10, 30)]
     ds = small_wordnet(tmp_path, synsets, instances=True)
@@ -412,7 +420,8 @@ def test_the_cones_protocol_has_the_counts_of_its_paper(wordnet):
 @mirror
 @pytest.mark.parametrize("options, synsets, pairs", [
     (dict(), 62_603, 63_556), (dict(instances=True), 70_136, 71_948),
-    (dict(closure=True, instances=True), 71_612, 648_348), (dict(dim=100), 62_380, 63_331), (dict(split="node"), 62_603, 63_556),
+    (dict(closure=True, instances=True), 71_612, 648_348), (dict(dim=100), 62_380, 63_331),
+    (dict(split="node"), 62_603, 63_556),
     (dict(split="cones", non_basic=.1, instances=True), 71_611, None)])
 def test_wordnet_under_glove(options, synsets, pairs):
     ds = load_wordnet(**options, quiet=True)
