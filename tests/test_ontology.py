@@ -177,6 +177,21 @@ def test_a_cycle_is_reported_and_kept(tmp_path):
     assert ds.report["cycles"] == "GO:001 -> GO:005 -> GO:002 -> GO:001" and len(ds.positives) == 13
 
 
+def test_another_release_is_fetched_by_its_date_and_must_say_so(tmp_path, monkeypatch):
+    text = small_go(tmp_path).read_text().replace("data-version: v9", "data-version: releases/2030-01-02")
+    monkeypatch.setenv("ROLEBREGMAN_MIRROR", str(tmp_path))
+    for date in ("2030-01-02", "2030-01-03"):
+        (tmp_path/"go"/date).mkdir(parents=True)
+        (tmp_path/"go"/date/"go-basic.obo.gz").write_bytes(gzip.compress(text.encode()))
+    ds = load_dataset("go", release="2030-01-02", encoder=Lengths(), quiet=True)
+    assert ds.num_nodes == 12 and ds.report["source"] == "Gene Ontology, release 2030-01-02"
+    assert ds.report["release"] == "releases/2030-01-02" and ds.report["licence"] == "CC BY 4.0"
+    with pytest.raises(ValueError, match="says that it is releases/2030-01-02, expected releases/2030-01-03; del"):
+        load_dataset("go", release="2030-01-03", encoder=Lengths(), quiet=True)
+    with pytest.raises(ValueError, match="release = 'latest', expected a date such as '2021-12-15'"):
+        load_dataset("go", release="latest")
+
+
 @pytest.mark.parametrize("options, says", [
     (dict(namespace="cell"), r"namespace = 'cell', expected one of \['cellular_component', 'molecular_f.* or 'all'"),
     (dict(relations=["is_a", "partof"]), r"has no edge of \['partof'\]"),
