@@ -171,11 +171,14 @@ def _hyperlex_dataset(table, words, known, split, pos, min_score, seed, report):
                            {p: rows[edges["part"] == p] for p in PARTS}, report, seed,
                            pool=np.unique(ends[ours]), known=rows[edges["part"] == ""], graded=graded)
 
-# %% ../nbs/03f_lexical.ipynb #ee2bf6a4
+# %% ../nbs/03f_lexical.ipynb #898415d7
 def graded_correlation(ds: DirectedDataset,   # of `load_hyperlex`
                        distances: Sequence    # one for each row of `ds.graded`, small where source entails target
                       ) -> dict[str, float]:  # Spearman's rho by group; nan where a group has fewer than three pairs
-    "Spearman's rho between graded entailment and the negated distance: all pairs, nouns, verbs, official test splits."
+    """Spearman's rho between graded entailment and the negated distance: all pairs, nouns, verbs, official test splits.
+
+    For a trained head, "random test" is unseen with split="random" only, and "lexical test" with split="lexical"; the
+    other groups hold pairs that it was trained on."""
     graded, distances = ds.graded, np.asarray(distances, dtype=np.float64)
     if distances.shape != (len(graded),):
         raise ValueError(f"distances: shape {distances.shape}, expected ({len(graded)},) as ds.graded")
