@@ -180,7 +180,7 @@ _add("snli-train-1024", "SNLI 1.0, the first 1,024 rows of train", _snli, _mirro
 _add("snli-kaushik2020", "SNLI 1.0, the 1,666 train rows of Kaushik et al. 2020", _snli, _mirror("snli/{file}"),
      _web(f"{_kaushik}/NLI/original/train.tsv"))
 
-# %% ../nbs/03a0_catalogue.ipynb #79e12b43
+# %% ../nbs/03a0_catalogue.ipynb #c9271b21
 _linqs, _g2g = "https://linqs-data.soe.ucsc.edu/public", "https://github.com/abojchevski/graph2gauss/raw/master/data"
 _cite = "none stated; cite "
 
@@ -190,12 +190,13 @@ _add("citeseer", "Citeseer, citations and words", _cite + "Sen et al. 2008", _mi
      _web(f"{_linqs}/lbc/citeseer.tgz", "citeseer/{file}"), unseen=["citeseer.cites", "citeseer.content"])
 _add("cora_ml-graph2gauss", "Cora-ML as published", _cite + "Bojchevski and Guennemann 2018",
      _web(f"{_g2g}/cora_ml.npz"), unseen=["cora_ml.npz"], folder=True)
-for _name, _from in (("cora", "cora"), ("citeseer", "citeseer"), ("cora_ml", "cora_ml-graph2gauss")):
-    _add(f"{_name}.npz", f"{_name} as arrays", SOURCES[_from].licence, _mirror("citation/{file}"),
+for _name, _title, _from in (("cora", "Cora", "cora"), ("citeseer", "Citeseer", "citeseer"),
+                             ("cora_ml", "Cora-ML", "cora_ml-graph2gauss")):
+    _add(f"{_name}.npz", f"{_title}, as arrays", SOURCES[_from].licence, _mirror("citation/{file}"),
          note=f"It was made from the publisher's files, the source {_from}, which is on the web")
-_add("citeseer_full.npz", "CiteSeer of graph2gauss as arrays", _cite + "Bojchevski and Guennemann 2018",
+_add("citeseer_full.npz", "CiteSeer of graph2gauss, as arrays", _cite + "Bojchevski and Guennemann 2018",
      _mirror("citation/{file}"), note=f"It was made from {_g2g}/citeseer.npz")
-_add("cit-hepph.npz", "arXiv HEP-PH citations as arrays", _cite + "Leskovec et al. 2005", _mirror("citation/{file}"),
+_add("cit-hepph.npz", "arXiv HEP-PH, citations as arrays", _cite + "Leskovec et al. 2005", _mirror("citation/{file}"),
      note="It was made from https://snap.stanford.edu/data/cit-HepPh.txt.gz")
 _add("pubmed-diabetes", "PubMed Diabetes, citations", _cite + "Namata et al. 2012", _mirror("citation/{file}.gz"),
      _web(f"{_linqs}/Pubmed-Diabetes.tgz", "Pubmed-Diabetes/data/{file}"))

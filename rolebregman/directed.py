@@ -279,12 +279,13 @@ def split_by(split: str,                          # "edge" or "node"
         return split_nodes(edges, seed, fractions, order)
     raise ValueError(f"split = {split!r}, expected 'edge' or 'node'")
 
-# %% ../nbs/03d_directed.ipynb #a9a70ff3
+# %% ../nbs/03d_directed.ipynb #9fc43422
 @patch
 def full_sources(self: DirectedDataset) -> np.ndarray: # rows, sorted
     "Sources of edges for which no negative exists: each candidate of the pool is a positive of theirs, or themselves."
     positives = self.positives
-    inside = positives[np.isin(positives[:, 1], self.pool)]
+    whole = len(self.pool) == self.num_nodes
+    inside = positives if whole else positives[np.isin(positives[:, 1], self.pool)]
     taken = np.bincount(inside[:, 0], minlength=self.num_nodes)
     taken[self.pool] += 1 # a node is no negative of itself
     return np.intersect1d(np.flatnonzero(taken >= len(self.pool)), np.concatenate(list(self.edges.values()))[:, 0])
