@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['OGB_ADDRESS', 'read_arrays', 'prepare_ogb']
 
-# %% ../nbs/03h0_ogb_files.ipynb #6b3cda10
+# %% ../nbs/03h0_ogb_files.ipynb #8bb7fb9a
 import hashlib
 import json
 import os
@@ -24,7 +24,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from .readers import faults_named
-from .sources import cache_dir, sha256
+from .sources import FetchError, cache_dir, sha256
 
 # %% ../nbs/03h0_ogb_files.ipynb #39ab6f43
 _rebuild = np.empty(0).__reduce__()[0] # NumPy's own, under its name in NumPy 1 and in NumPy 2
@@ -94,7 +94,7 @@ def _prepare(folder, to, quiet, block=50_000):
         if part != "train":
             np.save(to/f"{part}_negatives.npy", arrays[2].astype(np.int32))
 
-# %% ../nbs/03h0_ogb_files.ipynb #8146c8ab
+# %% ../nbs/03h0_ogb_files.ipynb #a9b0d2d4
 OGB_ADDRESS = "http://snap.stanford.edu/ogb/data/linkproppred/citation-v2.zip"
 _RAW = ("raw/node-feat.csv.gz", "raw/node_year.csv.gz", "raw/num-node-list.csv.gz",
         "split/time/train.pt", "split/time/valid.pt", "split/time/test.pt")
@@ -124,17 +124,18 @@ def _ogb_folder(root):
         if not absent:
             return folder
         if len(absent) < len(_RAW):
-            raise FileNotFoundError(f"{folder} is not whole: no {', '.join(absent)}; unpack the official zip again")
-    raise FileNotFoundError(f"{root} holds no ogbl_citation2/ with {_RAW[0]}. Download {OGB_ADDRESS} (the address that "
-                            "ogb itself uses) and pass root= that zip, or the folder it was unpacked into")
+            raise FetchError(f"{folder} is not whole: no {', '.join(absent)}; unpack the official zip again")
+    raise FetchError(f"ogbl-citation2 could not be had: {root} holds no ogbl_citation2/ with {_RAW[0]}. Download "
+                     f"{OGB_ADDRESS} (the address that ogb itself uses) and pass root= that zip, or the folder it was "
+                     "unpacked into")
 
-# %% ../nbs/03h0_ogb_files.ipynb #64c65d85
+# %% ../nbs/03h0_ogb_files.ipynb #882f70c3
 def prepare_ogb(root: str | Path,   # as for ogb: the folder that holds ogbl_citation2/; or the official zip
                 quiet: bool = False # no progress bar
                ) -> Path:           # folder in the cache
     """The files of OGBL-Citation2 as arrays: features, year, train, valid, test, and the negatives of the latter two.
 
-    Made at the first call, and anew when a raw file has changed. Raises `FileNotFoundError` that says how to get the
+    Made at the first call, and anew when a raw file has changed. Raises `FetchError` that says how to get the
     files, and `ValueError` that names a file that is damaged, refused, or does not fit the others."""
     folder = _ogb_folder(root)
     key = "\n".join(f"{f} {(folder/f).stat().st_size} {(folder/f).stat().st_mtime_ns}" for f in _RAW)

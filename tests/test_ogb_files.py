@@ -10,7 +10,7 @@ import torch
 from rolebregman import ogb_files
 from rolebregman.baselines import make_head
 from rolebregman.citations import evaluate_ogb, load_ogb, ogb_evaluator
-from rolebregman.sources import cache_dir
+from rolebregman.sources import FetchError, cache_dir
 
 
 @pytest.fixture(autouse=True)
@@ -158,11 +158,11 @@ def test_a_fault_in_ogbs_files_names_the_file(tmp_path, file, how, says):
 
 
 def test_what_is_missing_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"Download http://snap.stanford.edu/.*citation-v2.zip .*pass root="):
+    with pytest.raises(FetchError, match=r"Download http://snap.stanford.edu/.*citation-v2.zip .*pass root="):
         load_ogb(root=tmp_path, quiet=True)
     folder, *_ = write_ogb(tmp_path)
     (folder/"split"/"time"/"valid.pt").unlink()
-    with pytest.raises(FileNotFoundError, match=r"is not whole: no split/time/valid.pt"):
+    with pytest.raises(FetchError, match=r"is not whole: no split/time/valid.pt"):
         load_ogb(root=tmp_path, quiet=True)
 
 
