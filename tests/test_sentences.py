@@ -324,6 +324,16 @@ def test_a_fault_in_snli_names_file_and_line(tmp_path, lines, says):
         read_snli(path)
 
 
+def test_a_table_of_snli_with_another_header_is_refused(tmp_path):
+    path = write(tmp_path/"train.tsv", [["premise", "hypothesis", "gold_label"], ["a", "b", "neutral"]])
+    with pytest.raises(ValueError, match=r"train.tsv: no column sentence1, sentence2; its header is \['premise'"):
+        read_snli(path)
+    cut = tmp_path/"snli_1.0_dev.jsonl.gz"
+    cut.write_bytes(gzip.compress(f"{GOOD}\n".encode() * 999)[:-12])
+    with pytest.raises(ValueError, match=r"snli_1.0_dev.jsonl.gz is damaged or cut off"):
+        read_snli(cut)
+
+
 def test_unknown_variants_are_refused():
     with pytest.raises(ValueError, match="variant = 'dev', expected one of official, dev-as-train, train-sample"):
         load_snli("dev")
