@@ -39,7 +39,7 @@ site: .venv/.dev ## Render the notebooks into _site/html
 	@$(BIN)/python tools/build_site.py
 
 notebooks: .venv/.dev ## Execute all notebooks in place, then write the library and README.md from them
-	@$(BIN)/python tools/execute_notebooks.py
+	@$(BIN)/python tools/execute_notebooks.py $(if $(ROLEBREGMAN_MIRROR),--flags 'mirror slow')
 	@$(BIN)/nbdev_clean
 	@$(BIN)/nbdev_export
 	@$(BIN)/python tools/build_readme.py
@@ -51,7 +51,7 @@ bench: .venv/.dev ## Run the benchmarks in tests/benchmarks (ratios, not tests)
 constraints: ## Renew constraints.txt after a change of requirements in settings.ini
 	@rm -rf _proc/pins && $(PYTHON) -m venv _proc/pins
 	@_proc/pins/bin/pip install -qq $(TORCH)
-	@_proc/pins/bin/pip install -qq '.[text,geo,ann,graph,metric,dev]'
+	@_proc/pins/bin/pip install -qq '.[text,geo,ann,graph,metric,parquet,dev]'
 	@grep '^#' constraints.txt > _proc/pins/constraints.txt
 	@_proc/pins/bin/pip freeze --all --exclude pip --exclude rolebregman | sed -E 's/^(torch==[^+]*)\+.*/\1/' >> _proc/pins/constraints.txt
 	@mv _proc/pins/constraints.txt constraints.txt && rm -rf _proc/pins
@@ -77,5 +77,5 @@ $(BIN)/pip:
 
 .venv/.dev: .venv/.study
 	@echo "  what the notebooks, the tests and the site need"
-	@$(PINNED) --no-build-isolation -e '.[text,geo,dev]'
+	@$(PINNED) --no-build-isolation -e '.[text,geo,graph,dev]'
 	@touch $@

@@ -142,8 +142,9 @@ def encode_texts(texts: Sequence[str],                        # n texts; equal t
     if not texts:
         raise ValueError("encode_texts: no texts")
     if isinstance(encoder, str):
-        if encoder not in SOURCES or not SOURCES[encoder].folder:
-            models = ", ".join(s.name for s in SOURCES.values() if s.folder)
+        models = [s.name for s in SOURCES.values() if any(f.name == "modules.json" for f in s.files)]
+        if encoder not in models:
+            models = ", ".join(models)
             raise ValueError(f"no encoder {encoder!r}: choose {models}, or pass a function from texts to an array")
         name, version = encoder, _source_version(encoder)
     else:

@@ -1,216 +1,34 @@
-"""Datasets: what they promise about vectors, edges and splits, for GO and for the user's own pairs."""
-import copy
-import pickle
+"""Datasets by name, what holds for each of them, and the user's own pairs."""
+import inspect
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import Parallel, delayed
 
-from rolebregman.datasets import DirectedDataset, Report, from_pairs, load_dataset, split_edges, toy_tree
-from rolebregman.sources import FetchError, fetch
+from rolebregman.datasets import (
+    LISTED,
+    LOADERS,
+    SUPERSEDED,
+    _parse,
+    describe,
+    from_pairs,
+    list_datasets,
+    load_dataset,
+    show_listing,
+    toy_tree,
+)
+from rolebregman.sources import FetchError
+from rolebregman.training import NegativeSampler
 
-
-def dataset(**changes):
-    "Five nodes on a line, edges from each to the one before"
-    fields = dict(name="line", features=np.eye(5, dtype=np.float32), nodes=pd.DataFrame(dict(id=list("abcde"))),
-                  edges=dict(train=np.array([(1, 0), (2, 1)]), valid=np.array([(3, 2)]), test=np.array([(4, 3)])))
-    return DirectedDataset(**(fields | changes))
-
-
-def edges(**changes):
-    return dataset().edges | {k: np.array(v) for k, v in changes.items()}
-
-
-# What a dataset refuses
-
-NAN, INF = np.eye(5, dtype=np.float32), np.eye(5, dtype=np.float32)
-NAN[3, 1], INF[4, 0] = np.nan, -np.inf
-
-
-@pytest.mark.parametrize("changes, error, says", [
-    (dict(features=NAN), ValueError, r"features of line: row 3, column 1 is nan"),
-    (dict(features=INF), ValueError, r"features of line: row 4, column 0 is -inf"),
-    (dict(features=np.full((5, 2), 1e300)), ValueError, r"row 0, column 0 is inf"), # too large for float32
-    (dict(features=np.eye(5, dtype=int)), TypeError, r"dtype int64, expected floats"),
-    (dict(features=np.ones(5)), ValueError, r"shape \(5,\), expected \(n, d\)"),
-    (dict(features=np.ones((5, 0))), ValueError, r"shape \(5, 0\)"),
-    (dict(features=np.ones((4, 2))), ValueError, r"nodes: 5 rows, but features has 4"),
-    (dict(nodes=pd.DataFrame(dict(name=list("abcde")))), ValueError, r"nodes: columns \['name'\], expected a .* 'id'"),
-    (dict(nodes=pd.DataFrame(dict(id=list("abcda")))), ValueError, r"id 'a' stands more than once"),
-    (dict(edges=dict(train=[(1, 0)])), ValueError, r"keys \['train'\], expected train, valid and test"),
-    (dict(edges=edges(valid=[(5, 0)])), ValueError, r"edges\['valid'\]\[0\] = \(5, 0\): there are only rows 0 to 4"),
-    (dict(edges=edges(test=[(4, 3), (0, -1)])), ValueError, r"edges\['test'\]\[1\] = \(0, -1\)"),
-    (dict(edges=edges(test=[(2, 2)])), ValueError, r"edges\['test'\]\[0\]: c is related to itself"),
-    (dict(edges=edges(test=[(1.0, 0.0)])), TypeError, r"edges\['test'\]: dtype float64, expected integers"),
-    (dict(edges=edges(test=[1, 0])), ValueError, r"edges\['test'\]: shape \(2,\), expected \(m, 2\)"),
-    (dict(edges=edges(test=[(2, 1)])), ValueError, r"c -> b stands more than once; an edge belongs to one split"),
-    (dict(edges=edges(train=np.empty((0, 2), int))), ValueError, r"edges\['train'\] is empty"),
-    (dict(pool=[]), ValueError, r"pool: shape \(0,\)"),
-    (dict(pool=[0, 5]), ValueError, r"pool: holds rows 0 to 5, there are only rows 0 to 4"),
-    (dict(pool=[[0, 1]]), ValueError, r"pool: shape \(1, 2\)"),
-    (dict(known=[(0, 9)]), ValueError, r"known\[0\] = \(0, 9\)"),
-])
-def test_a_fault_names_field_row_and_id(changes, error, says):
-    with pytest.raises(error, match=says):
-        dataset(**changes)
-
-
-def test_float32_features_are_never_copied(tmp_path):
-    array = np.eye(5, dtype=np.float32)
-    assert dataset(features=array).features is array
-    np.save(tmp_path/"v.npy", array)
-    mapped = dataset(features=np.load(tmp_path/"v.npy", mmap_mode="r")).features
-    assert isinstance(mapped, np.memmap)
-    assert dataset(features=array.astype(np.float64)).features.dtype == np.float32
-
-
-def test_a_dataset_survives_copies_and_pickles():
-    ds = toy_tree(depth=3)
-    for other in (pickle.loads(pickle.dumps(ds)), copy.deepcopy(ds)):
-        assert (other.features == ds.features).all() and other.report == ds.report
-        assert (other.positives == ds.positives).all() and repr(other) == repr(ds)
-
-
-# What it tells
-
-def test_positives_are_all_edges_and_known_pairs_once():
-    ds = dataset(known=np.array([(0, 4), (1, 0)]))
-    assert ds.positives.tolist() == [[0, 4], [1, 0], [2, 1], [3, 2], [4, 3]]
-    assert ds.positives.dtype == np.int64
-
-
-def test_one_way_is_false_where_the_reverse_is_a_positive_of_any_split():
-    ds = dataset(edges=edges(test=[(4, 3), (0, 1), (2, 3), (0, 4)]), known=[(4, 0)])
-    assert ds.one_way("test").tolist() == [True, False, False, False]
-    assert ds.one_way("train").tolist() == [False, True]
-
-
-@given(st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(lambda e: e[0] != e[1]), min_size=5))
-def test_one_way_agrees_with_its_definition(pairs):
-    ds = dataset(features=np.eye(7, dtype=np.float32), nodes=pd.DataFrame(dict(id=range(7))),
-                 edges=split_edges(np.array(sorted(pairs))))
-    for split, some in ds.edges.items():
-        assert ds.one_way(split).tolist() == [(t, s) not in pairs for s, t in some.tolist()]
-    assert {tuple(p) for p in ds.positives.tolist()} == pairs
-
-
-def test_a_limit_keeps_a_nested_choice_of_training_edges_and_forgets_no_positive():
-    ds = toy_tree()
-    small, large = ds.limit(20), ds.limit(100)
-    assert [len(e) for e in small.edges.values()] == [20, 36, 36]
-    kept = [{tuple(e) for e in d.edges["train"].tolist()} for d in (small, large, ds)]
-    assert kept[0] < kept[1] < kept[2]
-    assert (small.positives == ds.positives).all() and (small.limit(5).positives == ds.positives).all()
-    assert small.report["training edges used"] == "20 of 291" and "training edges used" not in ds.report
-    assert ds.limit(291) is ds and ds.limit(10**9) is ds
-    assert (ds.limit(20, seed=1).edges["train"] != small.edges["train"]).any()
-    with pytest.raises(ValueError, match="train = 0, expected at least 1"):
-        ds.limit(0)
-
-
-def test_examples_are_edges_in_words():
-    ds = toy_tree(depth=3)
-    words = ds.examples(4, split="test")
-    texts = ds.nodes.text.to_numpy()
-    there = {(texts[s], texts[t]) for s, t in ds.edges["test"]}
-    assert len(words) == 4 and set(words.itertuples(index=False, name=None)) <= there
-
-
-def test_a_report_prints_every_entry_in_both_forms():
-    report = Report(kept=dict(terms=4183), source="<GO>", share=0.5)
-    assert repr(report).splitlines() == ["kept: terms  4,183", "source       <GO>", "share        0.5"]
-    assert "<td>4,183</td>" in report._repr_html_() and "&lt;GO&gt;" in report._repr_html_()
-
-
-# Splits
-
-unique_edges = st.sets(st.tuples(st.integers(0, 20), st.integers(21, 40)), min_size=5, max_size=120)
-
-
-@given(unique_edges, st.integers(0, 100))
-def test_a_split_is_a_partition_of_the_right_sizes(pairs, seed):
-    parts = split_edges(np.array(list(pairs)), seed)
-    together = [tuple(e) for part in parts.values() for e in part.tolist()]
-    assert len(together) == len(pairs) and set(together) == pairs
-    tenth = int(len(pairs) * 0.1 + 0.5)
-    assert [len(e) for e in parts.values()] == [len(pairs) - 2 * tenth, tenth, tenth]
-
-
-@settings(max_examples=30)
-@given(unique_edges, st.integers(0, 100), st.randoms())
-def test_a_split_depends_on_the_seed_and_not_on_the_order(pairs, seed, random):
-    pairs = sorted(pairs)
-    first = split_edges(np.array(pairs), seed)
-    random.shuffle(pairs)
-    second = split_edges(np.array(pairs), seed)
-    assert all((first[k] == second[k]).all() for k in first)
-    many = np.array([(s, t) for s in range(9) for t in range(9, 18)])
-    assert (split_edges(many, seed)["test"] != split_edges(many, seed + 1)["test"]).any()
-
-
-@pytest.mark.parametrize("count, fractions, says", [
-    (4, (0.8, 0.1, 0.1), "4 edges are too few to split .*: the valid part would have 0"),
-    (2, (0.2, 0.4, 0.4), "2 edges are too few"),
-    (9, (0.8, 0.1), "expected three shares that sum to 1"),
-    (9, (0.8, 0.1, 0.2), "expected three shares that sum to 1"),
-    (9, (0, 0.5, 0.5), "that of train above 0"),
-    (9, (1.2, -0.1, -0.1), "expected three shares"),
-])
-def test_a_split_that_cannot_be_is_refused(count, fractions, says):
-    with pytest.raises(ValueError, match=says):
-        split_edges(np.array([(i, i + 1) for i in range(count)]), 0, fractions)
-
-
-def test_a_part_with_no_share_may_be_empty():
-    parts = split_edges(np.array([(i, i + 1) for i in range(10)]), 0, (0.9, 0, 0.1))
-    assert [len(e) for e in parts.values()] == [9, 0, 1]
-
-
-# The toy tree
-
-@pytest.mark.parametrize("depth, branching, nodes", [(1, 9, 10), (3, 3, 40), (5, 2, 63), (2, 4, 21)])
-def test_the_toy_is_a_tree_from_child_to_parent(depth, branching, nodes):
-    ds = load_dataset("toy", depth=depth, branching=branching, dim=8)
-    assert ds.num_nodes == nodes and ds.dim == 8 and len(ds.positives) == nodes - 1
-    child, parent = ds.positives.T
-    assert sorted(child) == list(range(1, nodes)) # one parent each, none for the root
-    depths, texts = ds.nodes.depth.to_numpy(), ds.nodes.text.to_numpy()
-    assert (depths[child] == depths[parent] + 1).all() and depths.max() == depth
-    assert all(texts[c].rpartition(".")[0] == texts[p] for c, p in ds.positives)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_direction_in_the_toy_can_be_learned(seed):
-    "The mean step of the training edges tells child from parent in every test edge"
-    ds = toy_tree(seed=seed)
-    x = ds.features
-    step = np.mean(x[ds.edges["train"][:, 0]] - x[ds.edges["train"][:, 1]], axis=0)
-    assert ((x[ds.edges["test"][:, 0]] - x[ds.edges["test"][:, 1]]) @ step > 0).all()
-
-
-def test_the_toy_depends_on_its_seed_alone():
-    assert (toy_tree(seed=3).features == toy_tree(seed=3).features).all()
-    assert (toy_tree(seed=3).features != toy_tree(seed=4).features).any()
-
-
-# The Gene Ontology, on a small file and on the real one
-
-def small_go(tmp_path, order=1):
-    stanzas = []
-    for i in range(1, 13):
-        lines = [f"id: GO:{i:03d}", f"name: term {i}", "namespace: cellular_component", f'def: "What {i} is." []']
-        lines += [f"is_a: GO:{i // 2:03d}"] if i > 1 else []
-        lines += ["relationship: part_of GO:001"] if i in (2, 9) else [] # of 2 an is_a too
-        stanzas.append("\n".join(lines))
-    stanzas += ["id: GO:100\nname: elsewhere\nnamespace: molecular_function\nrelationship: part_of GO:001",
-                "id: GO:101\nname: no definition\nnamespace: molecular_function\nis_a: GO:100\nis_a: GO:999",
-                "id: GO:102\nname: old\nnamespace: cellular_component\nis_obsolete: true"]
-    path = tmp_path/f"go{order}.obo"
-    head = "format-version: 1.2\nontology: go\ndata-version: v9\n"
-    path.write_text(head + "".join(f"\n[Term]\n{s}\n" for s in stanzas[::order]))
-    return path
+REAL_CACHE = os.environ.get("ROLEBREGMAN_CACHE")
 
 
 class Lengths:
@@ -220,92 +38,137 @@ class Lengths:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch, request):
-    if "real_go" not in request.fixturenames:
-        monkeypatch.setenv("ROLEBREGMAN_CACHE", str(tmp_path/"cache"))
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROLEBREGMAN_CACHE", str(tmp_path/"cache"))
 
 
-def test_a_small_ontology_comes_out_as_counted_by_hand(tmp_path):
-    ds = load_dataset("go", path=small_go(tmp_path), encoder=Lengths(), quiet=True)
-    assert ds.name == "go/cellular_component" and list(ds.nodes.id) == [f"GO:{i:03d}" for i in range(1, 13)]
-    assert ds.nodes.text[0] == "term 1. What 1 is."
-    pairs = {(i - 1, i // 2 - 1) for i in range(2, 13)} | {(8, 0)}
-    assert {tuple(p) for p in ds.positives.tolist()} == pairs
-    assert (ds.features == Lengths()(list(ds.nodes.text))).all()
-    assert ds.report["read"] == {"terms": 15}
-    assert ds.report["kept"] == {"terms": 12, "edges": 12, "is_a": 11, "part_of": 2}
-    assert ds.report["dropped or changed"] == {
-        "obsolete term": 1, "dangling target": 1, "term of another namespace": 2, "edge of another namespace": 1,
-        "edge between namespaces": 1, "edge repeated in another relation": 1}
-    assert ds.report["cycles"] == "none" and ds.report["release"] == "v9" and ds.report["encoder"] == "lengths"
+# By name
 
-
-def test_the_order_of_terms_in_the_file_changes_neither_rows_nor_splits(tmp_path):
-    a, b = (load_dataset("go", path=small_go(tmp_path, order), encoder=Lengths(), quiet=True) for order in (1, -1))
-    assert a.nodes.equals(b.nodes) and (a.features == b.features).all()
-    assert all((a.edges[k] == b.edges[k]).all() for k in a.edges)
-
-
-def test_namespaces_and_relations_are_options(tmp_path):
-    path = small_go(tmp_path)
-    load_dataset("go", path=path, encoder=Lengths(), quiet=True) # leaves nothing behind for the next
-    everything = load_dataset("go", namespace="all", path=path, encoder=Lengths(), quiet=True)
-    assert everything.report["dropped or changed"] == {"obsolete term": 1, "dangling target": 1,
-                                                       "edge repeated in another relation": 1}
-    assert everything.num_nodes == 14 and len(everything.positives) == 14
-    assert everything.report["text"] == "name and definition; 2 terms have no definition"
-    assert len(load_dataset("go", relations=["is_a"], path=path, encoder=Lengths(), quiet=True).positives) == 11
-
-
-def test_a_cycle_is_reported_and_kept(tmp_path):
-    path = small_go(tmp_path)
-    path.write_text(path.read_text().replace("id: GO:001\n", "id: GO:001\nis_a: GO:005\n"))
-    ds = load_dataset("go", path=path, encoder=Lengths(), quiet=True)
-    assert ds.report["cycles"] == "GO:001 -> GO:005 -> GO:002 -> GO:001" and len(ds.positives) == 13
-
-
-@pytest.mark.parametrize("options, says", [
-    (dict(namespace="cell"), r"namespace = 'cell', expected one of \['cellular_component', 'molecular_f.* or 'all'"),
-    (dict(relations=["is_a", "partof"]), r"has no edge of \['partof'\]"),
-    (dict(split="random"), r"split = 'random', expected 'edge'"),
-    (dict(namespace="molecular_function"), r"edges are too few to split"),
+@pytest.mark.parametrize("name, options, says", [
+    ("gene", {}, r"no dataset 'gene': choose from hyperlex, wordnet, sick, .* or see from_pairs"),
+    ("Wordnet", {}, r"no dataset 'Wordnet' \(did you mean 'wordnet'\?\)"),
+    (None, {}, r"no dataset None: choose from"),
+    ("go", dict(namspace="all"), r"go has no option 'namspace' \(did you mean 'namespace'\?\): choose from names"),
+    ("toy", dict(quiet=True), r"toy has no option 'quiet'"),
+    ("ogbl-citation", {}, r"'ogbl-citation': it was withdrawn .* negatives .* Use 'ogbl-citation2'"),
+    ("ogbl-citation", dict(root="x"), r"Use 'ogbl-citation2'"),
 ])
-def test_options_that_there_are_not_are_refused(tmp_path, options, says):
+def test_a_name_or_option_that_there_is_not_is_refused_with_what_there_is(name, options, says):
     with pytest.raises(ValueError, match=says):
-        load_dataset("go", path=small_go(tmp_path), encoder=Lengths(), quiet=True, **options)
+        load_dataset(name, **options)
 
 
-def test_an_unknown_dataset_lists_the_known_ones():
-    with pytest.raises(ValueError, match="no dataset 'gene': choose from go, toy, or see from_pairs"):
-        load_dataset("gene")
+def test_every_dataset_can_be_asked_for_a_seed():
+    assert all("seed" in inspect.signature(loader).parameters for loader in LOADERS.values())
+    assert not set(SUPERSEDED) & set(LOADERS)
 
 
-@pytest.fixture(scope="module")
-def real_go():
-    try:
-        return fetch("go-basic.obo", quiet=True)
-    except FetchError as e:
-        pytest.skip(f"the Gene Ontology cannot be had here: {str(e).splitlines()[0]}")
+# The listing
+
+def test_the_listing_tells_sizes_origin_seconds_and_memory(capsys):
+    table = list_datasets(["toy dim=8"], quiet=True)
+    assert table[["dataset", "nodes", "train", "valid", "test", "dim"]].values.tolist() == [
+        ["toy dim=8", 364, 291, 36, 36, 8]]
+    assert (table["seconds"] < 60).all() and table["source"].tolist() == ["made from the seed"]
+    if sys.platform != "win32":
+        assert table["peak MB"].between(50, 4000).all()
+    lines = show_listing(table).splitlines()
+    assert lines[0].split() == ["dataset", "nodes", "train", "valid", "test", "dim", "seconds", "peak", "MB"]
+    assert lines[1].split()[:7] == ["toy", "dim=8", "364", "291", "36", "36", "8"]
+    assert lines[2].strip() == "made from the seed; licence: Apache-2.0"
 
 
-def test_the_gene_ontology_has_the_published_counts(real_go):
-    whole = load_dataset("go", namespace="all", encoder=lambda texts: Lengths()(texts), quiet=True)
-    kept = whole.report["kept"]
-    assert (kept["terms"], kept["is_a"], kept["part_of"]) == (43789, 70759, 7066)
-    assert whole.report["dropped or changed"] == {"obsolete term": 3472} and whole.report["cycles"] == "none"
-    assert whole.report["text"] == "name and definition; 0 terms have no definition"
-    spaces = whole.nodes.namespace
-    assert spaces.value_counts().to_dict() == {"biological_process": 28429, "molecular_function": 11177,
-                                               "cellular_component": 4183}
-    s, t = whole.positives.T
-    assert (spaces.to_numpy()[s] == spaces.to_numpy()[t]).all() # no edge crosses namespaces
-    roots = set(range(whole.num_nodes)) - set(s.tolist())
-    assert set(whole.nodes.name[sorted(roots)]) == set(spaces)
-    names = whole.nodes.set_index("id").name
-    assert names["GO:0005886"] == "plasma membrane"
-    ids = whole.nodes.id.to_numpy()
-    assert {(ids[a], ids[b]) for a, b in whole.positives[s == np.flatnonzero(ids == "GO:0005886")[0]]} == {
-        ("GO:0005886", "GO:0016020"), ("GO:0005886", "GO:0071944")} # is_a membrane, part_of cell periphery
+def test_a_dataset_that_cannot_be_loaded_is_a_line_that_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROLEBREGMAN_MIRROR", str(tmp_path))
+    monkeypatch.setattr("subprocess.run", lambda *a, **k: SimpleNamespace(returncode=1, stdout="", stderr=(
+        "Traceback (most recent call last):\n  File \"x.py\", line 1\nValueError: inner\n\nDuring handling:\n"
+        "Traceback (most recent call last):\nrolebregman.sources.FetchError: sick (SICK) could not be had.\nTried:\n"
+        "  cache: not there\nWhat you can do:\n  set ROLEBREGMAN_MIRROR\n")))
+    text = show_listing(list_datasets(["sick"], quiet=True))
+    assert text.splitlines()[1:] == ["sick  cannot be loaded:", "    sick (SICK) could not be had.",
+                                     "      set ROLEBREGMAN_MIRROR"]
+
+
+def test_what_was_dropped_is_told_with_its_reason():
+    ds = from_pairs(pd.concat([PAIRS, PAIRS[:2]]), VECTORS, ids=WORDS, name="mine")
+    found = describe(ds)
+    assert found["dropped"] == {"repeated pair": 2} and found["dataset"] == "mine"
+    assert "    dropped or changed: repeated pair: 2" in show_listing(pd.DataFrame([found])).splitlines()
+
+
+def test_the_listing_runs_as_a_program():
+    done = subprocess.run([sys.executable, "-m", "rolebregman.datasets", "nothing"], capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    assert "nothing  cannot be loaded:" in done.stdout and "no dataset 'nothing': choose from hyperlex" in done.stdout
+
+
+# What holds for every dataset that can be loaded here
+
+EVERY = [s for s in LISTED if s not in ("toy", "ogbl-citation2", "snli")] + [
+    "wordnet split=node", "wordnet closure=True split=cones", "cora split=node", "citeseer dim=32", "hyperlex pos=V",
+    "hyperlex split=seeded", "go split=node", "sick split=node"]
+LOADED = {}
+
+
+class Letters:
+    "Stands in for Sentence-BERT, which takes minutes: that a text is encoded well is not the question here"
+    def __call__(self, texts):
+        return np.array([[t.count(c) for c in "abcdefghijklmnopqrstuvwxyz"] + [len(t), 1] for t in texts], np.float32)
+
+
+def every(spec):
+    "The dataset, loaded once for all tests; a skip that says why where its files cannot be had"
+    if spec not in LOADED:
+        name, options = _parse(spec)
+        known = inspect.signature(LOADERS[name]).parameters
+        options |= dict(quiet=True) | ({"encoder": Letters()} if "encoder" in known else {})
+        try:
+            LOADED[spec] = load_dataset(name, **options)
+        except FetchError as e:
+            LOADED[spec] = f"{spec} cannot be had here: {str(e).splitlines()[0]}"
+    if isinstance(LOADED[spec], str):
+        pytest.skip(LOADED[spec])
+    return LOADED[spec]
+
+
+@pytest.fixture
+def loaded(request, monkeypatch):
+    if REAL_CACHE is None:
+        monkeypatch.delenv("ROLEBREGMAN_CACHE")
+    else:
+        monkeypatch.setenv("ROLEBREGMAN_CACHE", REAL_CACHE)
+    return every(request.param)
+
+
+@pytest.mark.parametrize("loaded", EVERY, indirect=True)
+def test_no_evaluation_negative_is_a_known_positive(loaded):
+    sampler, positives = NegativeSampler(loaded), loaded.codes(loaded.positives)
+    for part in ("valid", "test"):
+        sources = torch.as_tensor(loaded.edges[part][:2000, 0])
+        drawn = sampler.sample(sources, 50, torch.Generator().manual_seed(0)).numpy()
+        pairs = np.stack([np.repeat(sources.numpy(), 50), drawn.ravel()], 1)
+        assert not np.isin(loaded.codes(pairs), positives).any()
+        assert (pairs[:, 0] != pairs[:, 1]).all() and np.isin(pairs[:, 1], loaded.pool).all()
+
+
+@pytest.mark.parametrize("loaded", EVERY, indirect=True)
+def test_every_source_has_a_negative_and_every_edge_its_part(loaded):
+    loaded.check_negatives()
+    codes = np.concatenate([loaded.codes(e) for e in loaded.edges.values()])
+    assert len(np.unique(codes)) == len(codes) and all(len(e) for e in loaded.edges.values())
+    assert np.isin(codes, loaded.codes(loaded.positives)).all()
+    assert describe(loaded)["source"] and describe(loaded)["licence"]
+    if loaded.graded is not None: # each pair is scored once
+        scored = loaded.codes(loaded.graded[["source", "target"]].to_numpy())
+        assert len(np.unique(scored)) == len(scored)
+
+
+@pytest.mark.parametrize("loaded", [s for s in EVERY if "split=node" in s], indirect=True)
+def test_no_test_node_is_in_training_where_the_split_is_over_nodes(loaded):
+    nodes = {k: set(e.ravel().tolist()) for k, e in loaded.edges.items()}
+    assert not nodes["train"] & nodes["test"] and not nodes["train"] & nodes["valid"]
+    assert len(loaded.positives) > sum(map(len, loaded.edges.values())) # the rest are known
 
 
 # The user's own pairs
@@ -417,7 +280,119 @@ def test_the_file_is_named_where_an_id_has_no_vector(tmp_path):
 def test_a_source_that_can_have_no_negative_is_named():
     full = pd.DataFrame([("hub", w) for w in WORDS] + [(w, "w00") for w in WORDS[1:]], columns=["source", "target"])
     vectors = np.random.default_rng(1).normal(size=(13, 3)).astype(np.float32)
-    with pytest.raises(ValueError, match="'hub' is related to every other node, so it can have no negative"):
+    with pytest.raises(ValueError, match="'hub' is related to every other candidate of the pool of 13, so it"):
         from_pairs(full, vectors, ids=[*WORDS, "hub"])
     more = np.concatenate([vectors, vectors[:1] + 1])
     assert from_pairs(full, more, ids=[*WORDS, "hub", "other"]).num_nodes == 14
+
+
+def test_words_come_from_a_file_of_word_vectors_and_missing_ones_are_named_or_dropped(tmp_path):
+    covered = [w for w in WORDS if w != "w05"]
+    lines = [f"{w} {' '.join(map(str, v))}" for w, v in zip(WORDS, VECTORS, strict=True) if w in covered]
+    (tmp_path/"glove.txt").write_text("\n".join([*lines, "unused 1 2 3 4"]) + "\n")
+    with pytest.raises(ValueError, match=r"row 4 .*: source 'w05' has no vector. 1 such ids: .* with missing='drop'"):
+        from_pairs(PAIRS, tmp_path/"glove.txt")
+    ds = from_pairs(PAIRS, tmp_path/"glove.txt", missing="drop")
+    assert ds.report["dropped"] == {"pair of an id without a vector": 3}
+    assert related(ds) == {p for p in EXPECTED if "w05" not in p} and set(ds.nodes.id) == set(covered)
+    assert np.allclose(ds.features, VECTORS[[WORDS.index(i) for i in ds.nodes.id]])
+    with pytest.raises(ValueError, match="no pair is left; dropped .*'pair of an id without a vector': 11"):
+        from_pairs(PAIRS, VECTORS, ids=[f"x{i}" for i in range(12)], missing="drop")
+    with pytest.raises(ValueError, match="missing = 'skip', expected 'raise' or 'drop'"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, missing="skip")
+
+
+def test_missing_texts_may_be_dropped_too():
+    texts = {w: f"the word {w}" for w in WORDS if w != "w11"}
+    ds = from_pairs(PAIRS, texts=texts, encoder=Lengths(), missing="drop", quiet=True)
+    assert ds.report["dropped"] == {"pair of an id without a text in texts=": 1} and "w11" not in set(ds.nodes.id)
+
+
+def test_everything_may_be_parquet(tmp_path):
+    pytest.importorskip("pyarrow")
+    PAIRS.to_parquet(tmp_path/"p.parquet")
+    pd.DataFrame(dict(id=WORDS, vector=list(VECTORS))).to_parquet(tmp_path/"v.parquet")
+    pd.DataFrame(dict(id=WORDS, text=[f"the word {w}" for w in WORDS])).to_parquet(tmp_path/"t.parquet")
+    ds = from_pairs(tmp_path/"p.parquet", tmp_path/"v.parquet", texts=tmp_path/"t.parquet")
+    assert related(ds) == EXPECTED and (ds.features == VECTORS).all() and ds.nodes.text[3] == "the word w03"
+    assert all((ds.edges[k] == e).all() for k, e in from_pairs(PAIRS, VECTORS, ids=WORDS).edges.items())
+
+
+def test_strengths_of_all_pairs_are_kept_for_graded_evaluation():
+    weak = pd.DataFrame([("w01", "w02"), ("w02", "w03"), ("w03", "w04")], columns=PAIRS.columns)
+    table = pd.concat([PAIRS.assign(strength=5.5), weak.assign(strength=0.5)], ignore_index=True)
+    ds = from_pairs(table, VECTORS, ids=WORDS, label="strength", min_label=4)
+    assert related(ds) == EXPECTED and ds.report["dropped"] == {"does not hold by its label": 3}
+    assert len(ds.graded) == 14 and (ds.graded["score"] < 4).sum() == 3
+    for part, edges in ds.edges.items():
+        strong = ds.graded[(ds.graded["split"] == part) & (ds.graded["score"] > 4)]
+        assert {tuple(e) for e in strong[["source", "target"]].to_numpy()} == {tuple(e) for e in edges}
+    again = from_pairs(table[::-1], VECTORS, ids=WORDS, label="strength", min_label=4).graded
+    assert set(map(tuple, again.to_numpy())) == set(map(tuple, ds.graded.to_numpy())) # whatever the order of rows
+    assert from_pairs(PAIRS, VECTORS, ids=WORDS).graded is None
+    with pytest.raises(ValueError, match="target 'w99' has no vector"): # of a weak pair, too
+        from_pairs(pd.concat([table, pd.DataFrame([("w01", "w99", 0.1)], columns=table.columns)]), VECTORS, ids=WORDS,
+                   label="strength", min_label=4)
+
+
+def test_a_split_over_nodes_is_an_option():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(0, 60, (400, 2)), columns=["source", "target"])
+    vectors = rng.normal(size=(60, 3)).astype(np.float32)
+    ds = from_pairs(table, vectors, split="node")
+    nodes = {k: set(e.ravel().tolist()) for k, e in ds.edges.items()}
+    assert not nodes["train"] & nodes["test"] and not nodes["valid"] & nodes["test"]
+    assert ds.report["dropped"]["pair between two parts of the nodes"] == len(ds.known) > 0
+    again = from_pairs(table[::-1], vectors, split="node")
+    assert all((ds.edges[k] == again.edges[k]).all() for k in ds.edges)
+    with pytest.raises(ValueError, match="split = 'random', expected 'edge' or 'node'"):
+        from_pairs(table, vectors, split="random")
+    with pytest.raises(ValueError, match="11 edges are too few to split by node"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, split="node")
+
+
+def test_the_pool_of_candidates_may_be_the_targets_or_a_list():
+    ds = from_pairs(PAIRS, VECTORS, ids=WORDS, pool="targets")
+    assert {ds.id(i) for i in ds.pool} == {t for _, t in EXPECTED}
+    some = from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00", "w07", "w08"])
+    assert [some.id(i) for i in some.pool] == ["w00", "w07", "w08"]
+    with pytest.raises(ValueError, match="pool: 'w99' is no id of a node, 1 such"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00", "w99"])
+    with pytest.raises(ValueError, match="pool = 'sources', expected 'targets', a list of ids, or None"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, pool="sources")
+
+
+def test_a_pool_in_which_every_node_is_a_positive_of_a_source_is_refused():
+    with pytest.raises(ValueError, match="pairs: 'w01' is related to every other candidate of the pool of 1, so it can "
+                                         r"have no negative \(1 such sources\)"):
+        from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00"]) # w01 -> w00 is the only pair with that target
+
+
+@pytest.mark.parametrize("pairs, options, says", [
+    (pd.DataFrame(dict(source=["w00"], target=["w00"])), {}, r"no pair is left; dropped \{'self-pair': 1\}"), # one node
+    (PAIRS[:1], {}, r"1 edges are too few to split"),
+    (PAIRS[:4], {}, r"4 edges are too few to split .*: the valid part would have 0. Give more pairs"),
+    (PAIRS[:0], {}, r"pairs has 0 rows"),
+    (PAIRS.assign(label="maybe"), {}, r"row 0 .*: label 'maybe' is no number"),
+    (PAIRS.assign(label=0.7), {}, r"row 0 .*: label 0.7 is neither 0 nor 1; say with min_label="),
+])
+def test_tables_that_make_no_dataset_are_named(pairs, options, says):
+    with pytest.raises(ValueError, match=says):
+        from_pairs(pairs, VECTORS, ids=WORDS, **options)
+
+
+def test_a_matrix_of_one_row_makes_no_dataset():
+    with pytest.raises(ValueError, match="row 0 .*: source '1' has no vector; without ids= the pairs must hold"):
+        from_pairs(pd.DataFrame(dict(source=[1], target=[0])), np.ones((1, 3), np.float32))
+
+
+def test_splits_do_not_depend_on_the_number_of_workers():
+    found = Parallel(n_jobs=2)(delayed(split_of)(seed) for seed in range(4))
+    assert found == [split_of(seed) for seed in range(4)]
+
+
+def split_of(seed):
+    "The edges of a split, as text, made in whatever process this runs"
+    ds = from_pairs(PAIRS, VECTORS, ids=WORDS, seed=seed)
+    tree = toy_tree(depth=3, seed=seed)
+    return [{k: e.tolist() for k, e in d.edges.items()} for d in (ds, tree)]

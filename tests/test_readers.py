@@ -6,114 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rolebregman.readers import find_cycles, read_obo, read_pairs, read_table, read_texts, read_vectors
-
-HEAD = "format-version: 1.2\ndata-version: v1\ndefault-namespace: body\nontology: small\n"
-
-
-def obo(tmp_path, *terms, name="small.obo"):
-    path = tmp_path/name
-    path.write_text(HEAD + "".join(f"\n[Term]\n{t}\n" for t in terms), encoding="utf-8")
-    return path
-
-
-ORGAN = "id: A:1\nname: organ\nalt_id: A:8\nalt_id: A:9"
-EYE = 'id: A:2\nname: eye\ndef: "What sees." [x:1]'
+from rolebregman.readers import read_pairs, read_scores, read_table, read_texts, read_vectors
 
 
 def pairs_of(edges):
     return list(edges.itertuples(index=False, name=None))
-
-
-# OBO
-
-def test_terms_and_edges_are_read(tmp_path):
-    path = obo(tmp_path, EYE + "\nis_a: A:1 {a=\"b\"} ! organ\nrelationship: part_of A:1", ORGAN)
-    terms, edges, counts = read_obo(path)
-    assert terms.to_dict("list") == dict(id=["A:1", "A:2"], name=["organ", "eye"], definition=["", "What sees."],
-                                         namespace=["body", "body"])
-    assert pairs_of(edges) == [("A:2", "A:1", "is_a"), ("A:2", "A:1", "part_of")]
-    assert counts == {} and terms.attrs["release"] == "v1"
-
-
-def test_only_the_relations_asked_for_are_read(tmp_path):
-    path = obo(tmp_path, ORGAN, EYE + "\nrelationship: regulates A:1\nrelationship: part_of A:1\nis_a: A:1")
-    assert pairs_of(read_obo(path, ["regulates"])[1]) == [("A:2", "A:1", "regulates")]
-
-
-@pytest.mark.parametrize("target, more, edge, count", [
-    ("A:9", [], "A:1", "alt_id resolved"),
-    ("A:7", [], None, "dangling target"),
-    ("A:2", [], None, "self-edge"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true"], None, "obsolete target"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:1"], "A:1", "obsolete target replaced"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:8"], "A:1", "obsolete target replaced"),
-    ("A:7", ["id: A:7\nname: older\nis_obsolete: true\nreplaced_by: A:6",
-             "id: A:6\nname: old\nis_obsolete: true\nreplaced_by: A:1"], "A:1", "obsolete target replaced"),
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:6"], None, "obsolete target"), # by nothing
-    ("A:7", ["id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:6",
-             "id: A:6\nname: old\nis_obsolete: true\nreplaced_by: A:7"], None, "obsolete target"), # in a circle
-    ("A:7", ["id: A:7\nis_a: A:1"], None, "target without a name"),
-])
-def test_a_target_that_is_no_live_term_is_resolved_or_dropped_and_counted(tmp_path, target, more, edge, count):
-    terms, edges, counts = read_obo(obo(tmp_path, ORGAN, EYE + f"\nis_a: {target}", *more))
-    assert pairs_of(edges) == ([("A:2", edge, "is_a")] if edge else [])
-    assert counts.pop(count) == 1
-    assert set(counts) <= {"obsolete term", "term without a name"}
-    assert list(terms.id) == ["A:1", "A:2"]
-
-
-def test_obsolete_and_nameless_terms_go_with_their_edges(tmp_path):
-    _, edges, counts = read_obo(obo(tmp_path, ORGAN, EYE, "id: A:3\nis_a: A:1", "id: A:4\nname:  \nis_a: A:1",
-                                    "id: A:5\nname: old\nis_obsolete: true\nis_a: A:1"))
-    assert counts == {"obsolete term": 1, "term without a name": 2} and not len(edges)
-
-
-def test_the_order_of_terms_in_the_file_changes_nothing(tmp_path):
-    stanzas = [ORGAN, EYE + "\nis_a: A:9\nis_a: A:77", "id: A:3\nname: iris\nrelationship: part_of A:2\nis_a: A:1"]
-    first = read_obo(obo(tmp_path, *stanzas))
-    second = read_obo(obo(tmp_path, *stanzas[::-1], name="turned.obo"))
-    assert first[0].equals(second[0]) and first[1].equals(second[1]) and first[2] == second[2]
-
-
-def test_escapes_quotes_and_comments_are_undone(tmp_path):
-    definition = r'def: "Said \"to see\", twice.\nAnd \\." [a:1, b:2] ! no'
-    terms, _, _ = read_obo(obo(tmp_path, "id: A:1\n" + r"name: 2\,4-D \{sic\}" + "\n" + definition))
-    assert terms.name[0] == "2,4-D {sic}"
-    assert terms.definition[0] == 'Said "to see", twice.\nAnd \\.'
-
-
-def test_gzip_and_windows_files_read_alike(tmp_path):
-    plain = obo(tmp_path, ORGAN, EYE + "\nis_a: A:1")
-    (tmp_path/"w.obo").write_bytes(b"\xef\xbb\xbf" + plain.read_bytes().replace(b"\n", b"\r\n"))
-    (tmp_path/"z.obo.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    expected = read_obo(plain)
-    for name in ("w.obo", "z.obo.gz"):
-        terms, edges, _ = read_obo(tmp_path/name)
-        assert terms.equals(expected[0]) and edges.equals(expected[1]) and terms.attrs["release"] == "v1"
-
-
-@pytest.mark.parametrize("name, content, says", [
-    ("a.obo", HEAD.encode() + b"\n[Term]\nid: A:1\nname: caf\xe9 au lait\n", r"a.obo is not UTF-8 text: byte 0xe9"),
-    ("b.obo.gz", gzip.compress(HEAD.encode() * 99)[:-12], r"b.obo.gz is damaged or cut off"),
-    ("c.obo.gz", HEAD.encode(), r"c.obo.gz is damaged or cut off"),
-    ("d.obo", HEAD.encode() + b"\n[Term]\nname: organ\n", r"d.obo is not valid OBO: a term has no 'id'"),
-    ("e.obo", HEAD.encode() + b"\n[Term]\nid: A:1\nname: x\nrelationship: part_of\n", r"e.obo is not valid OBO"),
-    ("f.obo", b"child,parent\na,b\n", r"f.obo is not valid OBO: Tag-value pair"),
-    ("g.obo", b"", r"g.obo holds no live \[Term\] with a name"),
-])
-def test_a_damaged_ontology_is_named(tmp_path, name, content, says):
-    (tmp_path/name).write_bytes(content)
-    with pytest.raises(ValueError, match=says):
-        read_obo(tmp_path/name)
-
-
-@pytest.mark.parametrize("edges, cycles", [
-    ([], []), (["ab", "bc", "ac"], []), (["ab", "ba"], ["a -> b -> a"]),
-    (["ab", "bc", "ca", "xy", "yx", "cx"], ["a -> b -> c -> a", "x -> y -> x"]),
-])
-def test_cycles_are_told_one_for_each_group(edges, cycles):
-    assert find_cycles([e[0] for e in edges], [e[1] for e in edges]) == cycles
 
 
 # Tables of pairs
@@ -144,7 +41,7 @@ def test_parquet_without_its_package_names_what_to_install(tmp_path, monkeypatch
     (tmp_path/"p.parquet").write_bytes(b"PAR1")
     for name in ("pyarrow", "fastparquet"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match="p.parquet: to read Parquet, pip install pyarrow"):
+    with pytest.raises(ImportError, match=r"p.parquet: to read Parquet, pip install rolebregman\[parquet\]"):
         read_pairs(tmp_path/"p.parquet")
 
 
@@ -174,6 +71,26 @@ def test_labels_choose_the_pairs_that_hold():
     assert read_pairs(table.astype(str))[2] == {"does not hold by its label": 1}
 
 
+def test_columns_that_are_not_used_are_said():
+    table = pd.DataFrame(dict(strength=[1, 2], source=list("ab"), target=list("xy"), note="z"))
+    assert read_pairs(table)[1]["columns not used"] == "strength, note"
+    assert read_pairs(table, label="strength", min_label=0)[1]["columns not used"] == "note"
+    assert "columns not used" not in read_pairs(table[["source", "target"]])[1]
+
+
+def test_two_columns_of_one_name_are_refused():
+    table = pd.DataFrame([["a", "b", "c"]], columns=["source", "target", "source"])
+    with pytest.raises(ValueError, match="expected each name once; rename one"):
+        read_pairs(table)
+
+
+def test_scores_are_those_of_all_pairs():
+    table = pd.DataFrame(dict(source=list("abac"), target=list("xyxc"), s=["5", "0.5", "4", "1"]))
+    assert pairs_of(read_scores(table, label="s")) == [("a", "x", 5.0, 0), ("b", "y", 0.5, 1)]
+    with pytest.raises(ValueError, match=r"row 1 .*: label 'much' is no number"):
+        read_scores(table.assign(s=["1", "much", "2", "3"]), label="s")
+
+
 def test_numbers_held_as_floats_stay_whole_ids():
     found, _, _ = read_pairs(pd.DataFrame(dict(source=[1.0, 3.0], target=[2, 4])))
     assert pairs_of(found) == [("1", "2", 0), ("3", "4", 1)]
@@ -195,6 +112,10 @@ GOOD = dict(source=["a", "b"], target=["c", "d"])
     (dict(GOOD, label=[0, 0]), {}, r"no pair is left; dropped \{'does not hold by its label': 2"),
     (dict(source=["a"], target=["a"]), {}, r"no pair is left; dropped .*'self-pair': 1"),
     (dict(source=[], target=[]), {}, r"pairs has 0 rows"),
+    (GOOD, dict(source="source", target="source"), r"column 'source' cannot be both source= and target="),
+    (dict(source=list("aba"), target=list("xyx"), label=[1, 1, 0]), {},
+     r"'a' -> 'x' holds in row 0 and does not in row 2 .*, 2 such rows; drop one"),
+    (dict(source=list("aa"), target=list("xx"), s=[0.2, 5]), dict(label="s", min_label=1), r"holds in row 1 and"),
 ])
 def test_a_table_that_cannot_be_meant_is_named(table, options, says):
     with pytest.raises(ValueError, match=says):
@@ -207,6 +128,8 @@ def test_a_table_that_cannot_be_meant_is_named(table, options, says):
     ("c.csv", b"source,target\na,b\nc,d,e\n", r"c.csv: .*Expected 2 fields in line 3, saw 3"),
     ("d.csv", b"source,target\na,caf\xe9\n", r"d.csv is not UTF-8 text: byte 0xe9"),
     ("e.csv.gz", gzip.compress(b"source,target\n" + b"a,b\n" * 999)[:-9], r"e.csv.gz is damaged or cut off"),
+    ("g.csv", "source,target\na,b\n".encode("utf-16"), r"g.csv is not UTF-8 text: byte 0xff"),
+    ("h.csv", b"source,target\na,b\nc\n", r"h.csv, row 1 \(the first is 0\): column 'target' is empty"),
     ("f.xlsx", b"PK", r"f.xlsx: expected .csv, .tsv, .tab or .parquet"),
 ])
 def test_a_damaged_table_is_named(tmp_path, name, content, says):
@@ -253,15 +176,78 @@ def test_damaged_vector_files_are_named(tmp_path):
     np.savez(tmp_path/"b.npz", v=np.ones((100, 4)))
     (tmp_path/"b.npz").write_bytes((tmp_path/"b.npz").read_bytes()[:500])
     np.savez(tmp_path/"c.npz", v=np.ones((2, 2)), w=np.ones((3, 3)))
-    (tmp_path/"d.txt").write_text("1 2 3")
+    (tmp_path/"d.bin").write_text("1 2 3")
     (tmp_path/"e.npy").write_bytes(b"")
     for name, says in (("a.npy", "cannot be read"), ("b.npz", "is damaged or cut off|cannot be read"),
-                       ("c.npz", r"expected exactly one \(n, d\) matrix"), ("d.txt", "is neither .npy nor .npz"),
+                       ("c.npz", r"expected exactly one \(n, d\) matrix"), ("d.bin", "is none of .npy, .npz"),
                        ("e.npy", "is damaged or cut off")):
         with pytest.raises(ValueError, match=f"{name}.*({says})"):
             read_vectors(tmp_path/name)
     with pytest.raises(ValueError, match=r"shape \(3,\), expected \(n, d\)"):
         read_vectors(np.ones(3))
+
+
+def test_vectors_come_from_parquet_with_their_ids(tmp_path):
+    pytest.importorskip("pyarrow")
+    matrix = np.arange(6, dtype=np.float32).reshape(3, 2)
+    plain = pd.DataFrame(matrix, columns=["v0", "v1"])
+    forms = dict(plain=(plain, ["0", "1", "2"]), column=(plain.assign(id=[5, 6, 7]), ["5", "6", "7"]),
+                 text=(plain.assign(word=list("xyz")), list("xyz")), index=(plain.set_axis(list("xyz")), list("xyz")),
+                 lists=(pd.DataFrame(dict(id=list("xyz"), vector=list(matrix))), list("xyz")))
+    for name, (frame, ids) in forms.items():
+        frame.to_parquet(tmp_path/f"{name}.parquet")
+        for embeddings in (frame, tmp_path/f"{name}.parquet"):
+            vectors, found = read_vectors(embeddings)
+            assert (vectors == matrix).all() and found == ids and np.issubdtype(vectors.dtype, np.floating)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"child,parent\n", b"PAR1" + bytes(99) + b"PAR1"])
+def test_a_damaged_parquet_file_is_named(tmp_path, content):
+    pytest.importorskip("pyarrow")
+    (tmp_path/"p.parquet").write_bytes(content)
+    for read in (read_pairs, read_vectors):
+        with pytest.raises(ValueError, match="p.parquet is damaged, cut off or no Parquet file"):
+            read(tmp_path/"p.parquet")
+
+
+def test_a_parquet_file_that_is_cut_off_or_empty_is_named(tmp_path):
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame(dict(source=[str(i) for i in range(999)], target="x"))
+    table.to_parquet(tmp_path/"p.parquet")
+    (tmp_path/"p.parquet").write_bytes((tmp_path/"p.parquet").read_bytes()[:-40])
+    with pytest.raises(ValueError, match="p.parquet is damaged, cut off"):
+        read_pairs(tmp_path/"p.parquet")
+    table[:0].to_parquet(tmp_path/"q.parquet")
+    with pytest.raises(ValueError, match=r"q.parquet has 0 rows; its columns are \['source', 'target'\]"):
+        read_pairs(tmp_path/"q.parquet")
+
+
+@pytest.mark.parametrize("name", ["w.txt", "w.vec", "w.txt.gz"])
+def test_word_vectors_are_looked_up_and_never_made_up(tmp_path, name):
+    text = b"ice 1 0 0\ncream 0 1 0\n. . . 0 0 1\nrose 0 0 2\n"
+    (tmp_path/name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    vectors, ids = read_vectors(tmp_path/name, ["Rose", "ice cream", "ice age", "tulip"])
+    assert ids == ["Rose", "ice cream"] and vectors.tolist() == [[0, 0, 2], [0.5, 0.5, 0]]
+
+
+@pytest.mark.parametrize("frame, says", [
+    (dict(word=["a"], text=["b"], v=[1.0]), r"columns \['word', 'text', 'v'\], expected vectors as columns"),
+    (dict(word=["a"]), r"expected vectors as columns of numbers or as one column of lists"),
+    (dict(id=["a", "b"], v=[[1.0], [1.0, 2.0]]), r"embeddings, row 1 \(the first is 0\): a vector of 2 numbers"),
+    (dict(id=["a", "b"], v=[[1.0], None]), r"row 1 .*: a vector of 0 numbers, expected 1"),
+    (dict(id=["a", None], v=[1.0, 2.0]), r"embeddings, row 1 \(the first is 0\): the id is empty"),
+    (dict(id=["a"], v=[1.0], w=[[1.0]]), r"expected vectors as columns of numbers or as one"),
+])
+def test_a_table_that_holds_no_vectors_is_named(frame, says):
+    with pytest.raises(ValueError, match=says):
+        read_vectors(pd.DataFrame(frame))
+
+
+def test_what_is_no_file_of_vectors_says_where_it_belongs(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file all-minilm-l6-v2; the name of an encoder is passed as"):
+        read_vectors("all-minilm-l6-v2")
+    with pytest.raises(TypeError, match="embeddings is a function; pass it as encoder="):
+        read_vectors(len)
 
 
 @pytest.mark.parametrize("texts, says", [

@@ -12,6 +12,8 @@ import tarfile
 import threading
 import time
 import zipfile
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -187,7 +189,7 @@ def test_the_final_error_lists_every_place_and_what_to_do(mirror, server, empty_
     text = str(error.value)
     for part in ("data.txt (some data) could not be had", "mirror d/data.txt: ROLEBREGMAN_MIRROR holds no d/data.txt",
                  f"{server.url}/data.txt: answered 404", "pip no-such==1.0: no such package",
-                 f"save it as {empty_cache/'raw'/'data.txt'}", "a folder that holds d/data.txt"):
+                 f"by hand, save it as {empty_cache/'raw'/'data.txt'}", "a folder that holds d/data.txt"):
         assert part in text
     assert "ROLEBREGMAN_MIRROR is not set" not in text
 
@@ -325,6 +327,76 @@ def test_a_client_that_is_missing_is_said(monkeypatch):
         fetch(source(Place("npm", "carrier@1.0.0", "package/data.txt")))
 
 
+# Files whose checksum is not known
+
+def test_without_a_checksum_the_first_copy_is_kept_and_said(server, capsys, empty_cache):
+    server.pages["/data.txt"] = BODY
+    s = source(Place("web", f"{server.url}/data.txt"), files=(RawFile("data.txt"),))
+    path = fetch(s)
+    assert path.read_bytes() == BODY
+    assert f"data.txt has no known checksum; this copy has sha256 {FILE.sha256}" in capsys.readouterr().err
+    asked = len(server.asked)
+    assert fetch(s) == path and len(server.asked) == asked # from the cache
+    path.write_bytes(BODY[:-5]) # damaged later: it shows, and is fetched anew
+    assert fetch(s).read_bytes() == BODY and len(server.asked) > asked
+    server.pages["/data.txt"] = b""
+    path.unlink()
+    with pytest.raises(FetchError, match="data.txt is empty; it is not used"):
+        fetch(s)
+
+
+def test_a_file_put_into_the_cache_by_hand_is_taken_as_the_advice_says(server, capsys, empty_cache):
+    s = source(Place("web", f"{server.url}/a.zip", "in/{file}"), files=(RawFile("data.txt"),))
+    path = empty_cache/"raw"/"data.txt"
+    with pytest.raises(FetchError, match=f"download {server.url}/a.zip by hand, take in/data.txt out of it and save "
+                                         f"that as {path}"):
+        fetch(s)
+    path.write_bytes(BODY)
+    assert fetch(s) == path and f"what you put there has sha256 {FILE.sha256}" in capsys.readouterr().err
+    assert fetch(s) == path and capsys.readouterr().err == ""
+
+
+def test_where_the_archive_has_a_checksum_it_is_the_one_that_counts(server, capsys, empty_cache):
+    archive = packed("zip")
+    server.pages["/data.zip"] = archive
+    place = Place("web", f"{server.url}/data.zip", "data.txt", hashlib.sha256(archive).hexdigest())
+    s = source(place, files=(RawFile("data.txt"),))
+    path = fetch(s, quiet=True)
+    assert path.read_bytes() == BODY and "no known checksum" not in capsys.readouterr().err
+    path.unlink()
+    server.pages["/data.zip"] = packed("zip", BODY[::-1])
+    with pytest.raises(FetchError, match=r"data.zip has sha256 [0-9a-f]{64}, expected [0-9a-f]{64}; it is not used"):
+        fetch(s, quiet=True)
+    assert not path.exists()
+
+
+def test_a_member_is_found_by_the_end_of_its_path(mirror):
+    (mirror/"data.zip").write_bytes(packed("zip", member="release-7/inner/data.txt"))
+    (mirror/"data.tgz").write_bytes(packed("tar", member="release-7/inner/data.txt"))
+    for name in ("data.zip", "data.tgz"):
+        assert fetch(source(Place("mirror", name, "inner/data.txt"))).read_bytes() == BODY
+        cached_path(source()).unlink()
+        with pytest.raises(FetchError, match="holds no nner/data.txt"):
+            fetch(source(Place("mirror", name, "nner/data.txt")))
+
+
+def test_each_file_may_have_an_archive_of_its_own(mirror):
+    files = tuple(RawFile(n, hashlib.sha256(b).hexdigest(), 1) for n, b in (("A_one.txt", b"A"), ("A_two.txt", b"B")))
+    for name, body in (("a_one", b"A"), ("a_two", b"B")):
+        (mirror/f"{name}.zip").write_bytes(packed("zip", body, f"{name.upper().replace('ONE', 'one')}.txt"
+                                                  if name == "a_one" else "A_two.txt"))
+    folder = fetch(source(Place("mirror", "{stem}.zip", "{file}"), files=files, folder=True))
+    assert ((folder/"A_one.txt").read_bytes(), (folder/"A_two.txt").read_bytes()) == (b"A", b"B")
+
+
+def test_a_source_that_only_a_mirror_holds_says_what_else_helps():
+    s = replace(source(Place("mirror", "d/data.txt")), note="It was made from the source other")
+    with pytest.raises(FetchError) as error:
+        fetch(s)
+    assert str(error.value).split("What you can do:\n")[1].split("\n") == [
+        "  set ROLEBREGMAN_MIRROR to a folder that holds d/data.txt", "  It was made from the source other"]
+
+
 # Several files, several processes
 
 def test_right_files_are_kept_and_only_the_rest_is_asked_elsewhere(mirror, server):
@@ -358,8 +430,42 @@ def test_processes_that_fetch_at_once_get_the_file_with_one_download(server):
     assert len(server.asked) == 2 # does it answer; the file
 
 
+def test_a_process_that_is_killed_while_it_downloads_leaves_nothing_wrong(server, empty_cache):
+    half, killed = threading.Event(), threading.Event()
+    def slow(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(BODY)))
+        handler.end_headers()
+        handler.wfile.write(BODY[:len(BODY) // 2])
+        if server.asked.count("/data.txt") == 2: # the first is the question whether it answers
+            half.set()
+            killed.wait(60)
+    server.pages["/data.txt"] = slow
+    spawn = multiprocessing.get_context("spawn")
+    queue = spawn.Queue()
+    worker = spawn.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue))
+    worker.start()
+    assert half.wait(60)
+    worker.kill()
+    worker.join()
+    killed.set()
+    s = source(Place("web", f"{server.url}/data.txt"))
+    assert not cached_path(s).exists()
+    server.pages["/data.txt"] = BODY
+    assert fetch(s, quiet=True).read_bytes() == BODY # the lock is free again
+    assert list((empty_cache/"raw").glob(".part-*")) == []
+
+
+def test_the_clearing_away_spares_another_source_whose_name_begins_alike(mirror, empty_cache):
+    working = empty_cache/"raw"/".part-data.txt-large~abc"
+    working.mkdir(parents=True)
+    (mirror/"data.txt").write_bytes(BODY)
+    fetch(source(Place("mirror", "data.txt")))
+    assert working.exists()
+
+
 def test_what_a_killed_process_left_is_cleared_away(mirror, empty_cache):
-    left = empty_cache/"raw"/".part-data.txt-abc"
+    left = empty_cache/"raw"/".part-data.txt~abc"
     left.mkdir(parents=True)
     (left/"content").write_bytes(BODY[:100])
     (mirror/"data.txt").write_bytes(BODY)
@@ -372,14 +478,39 @@ def test_what_a_killed_process_left_is_cleared_away(mirror, empty_cache):
 def test_every_source_is_complete():
     table = list_sources()
     assert len(table) == sum(len(s.files) for s in SOURCES.values())
-    assert table.sha256.str.fullmatch("[0-9a-f]{64}").all() and (table.bytes > 0).all()
-    assert table[["licence", "address", "carrier"]].notna().all().all() and not table.cached.any()
+    known = table[table.sha256.notna()]
+    assert known.sha256.str.fullmatch("[0-9a-f]{64}").all() and (known.bytes > 0).all()
+    assert table.licence.notna().all() and (table.found == "").all()
     assert not table.file.str.endswith((".bin", ".pkl", ".pt")).any() # nothing that would have to be unpickled
+    for s in SOURCES.values():
+        assert s.places and s.note or any(p.kind != "mirror" for p in s.places) # what to do where there is no mirror
+        assert len({cached_path(s, f) for f in s.files}) == len(s.files)
+    paths = [cached_path(s, f) for s in SOURCES.values() for f in s.files]
+    assert len(set(paths)) == len(paths) # no source overwrites the files of another
+
+
+def test_the_listing_prints_every_file_and_where_it_lies(mirror, capsys):
+    (mirror/"sick").mkdir()
+    (mirror/"sick"/"SICK.txt").write_bytes(b"any")
+    sources.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + sum(len(s.files) for s in SOURCES.values())
+    sick = next(line for line in lines if line.split()[:2] == ["sick", "SICK.txt"])
+    for part in ("2,432,648", "1539c2d05980", "CC BY-NC-SA 3.0", "zenodo.org", "mirror"):
+        assert part in sick
+
+
+MIRRORED = [s.name for s in SOURCES.values() if s.places[0].kind == "mirror"]
 
 
 @pytest.mark.skipif(not MIRROR, reason="ROLEBREGMAN_MIRROR is not set")
-def test_the_mirror_holds_the_gene_ontology(monkeypatch):
+@pytest.mark.parametrize("name", MIRRORED)
+def test_the_mirror_delivers_the_right_bytes(name, monkeypatch):
     monkeypatch.setenv("ROLEBREGMAN_MIRROR", MIRROR)
-    s = SOURCES["go-basic.obo"]
-    only = Source(s.name, s.title, s.licence, s.files, s.places[:1])
-    assert fetch(only).read_bytes().startswith(b"format-version: 1.2\ndata-version: releases/2021-12-15\n")
+    s = SOURCES[name]
+    here = [f for f in s.files if Path(MIRROR, s.places[0].address.format(file=f.name)).is_file()]
+    if not here:
+        pytest.skip(f"ROLEBREGMAN_MIRROR holds nothing of {name}")
+    only = replace(s, files=tuple(here), places=s.places[:1], folder=True)
+    assert sorted(p.relative_to(fetch(only)).as_posix() for p in fetch(only).rglob("*") if p.is_file()) == sorted(
+        f.name for f in here)
