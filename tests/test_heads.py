@@ -559,7 +559,7 @@ def test_a_symmetric_head_gets_exactly_one_half(case):
 @pytest.mark.parametrize("change, message", [(dict(dim=0), "dim must be at least 1, found 0"),
     (dict(roles="all"), "none, shared, source, target, both.*'all'"), (dict(maps="deep"), "linear.*'deep'"),
     (dict(init="zero"), "identity.*'zero'"), (dict(rank=0), "rank"), (dict(extra=-1), "extra"),
-    (dict(proj_dim=3, roles="source"), "proj_dim must be dim=6, found 3"), (dict(roles="none", extra=2), "extra=2"),
+    (dict(proj_dim=3, roles="source"), "proj_dim must be 6, found 3"), (dict(roles="none", extra=2), "extra=2"),
     (dict(activation="relu"), "squareplus"), (dict(strong_convexity=-0.1), "-0.1"), (dict(hidden=()), "hidden")])
 def test_constructor_errors_name_expected_and_found(change, message):
     with pytest.raises(ValueError, match=message): BregmanHead(**{"dim": D} | change)
