@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from rolebregman.sources import FetchError, fetch
+
 matplotlib.use("Agg")
 torch.set_num_threads(1)
 root = Path(__file__).resolve().parents[1]
@@ -37,3 +39,24 @@ def site():
     if index.stat().st_mtime < max(p.stat().st_mtime for p in (root / "nbs").glob("*.ipynb")):
         pytest.skip("_site/html is older than the notebooks: run make site")
     return index.parent
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch, request):
+    "A cache of the test's own and no mirror, unless it asks for `real` files"
+    if "real" not in request.fixturenames:
+        monkeypatch.setenv("ROLEBREGMAN_CACHE", str(tmp_path / "cache"))
+        monkeypatch.delenv("ROLEBREGMAN_MIRROR", raising=False)
+
+
+@pytest.fixture
+def real():
+    "A source that is skipped, with the reason, where it cannot be had"
+
+    def get(name):
+        try:
+            return fetch(name, quiet=True)
+        except FetchError as error:
+            pytest.skip(str(error).splitlines()[0])
+
+    return get

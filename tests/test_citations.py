@@ -10,25 +10,9 @@ import pytest
 
 from rolebregman import citations
 from rolebregman.citations import CITATIONS, bag_of_words, load_citation, read_citation_npz, read_linqs
-from rolebregman.sources import FetchError, fetch
+from rolebregman.sources import FetchError
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch, request):
-    if "real" not in request.fixturenames:
-        monkeypatch.setenv("ROLEBREGMAN_CACHE", str(tmp_path/"cache"))
-        monkeypatch.delenv("ROLEBREGMAN_MIRROR", raising=False)
-
-
-@pytest.fixture
-def real():
-    "A source that is skipped, with the reason, where it cannot be had"
-    def get(name):
-        try:
-            return fetch(name, quiet=True)
-        except FetchError as e:
-            pytest.skip(str(e).splitlines()[0])
-    return get
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def cites(ds, split=None):

@@ -43,7 +43,7 @@ def tracked():
 folders = "|".join(("home", "root", "Users", "work", "tmp", "opt", "mnt"))
 own_folder = re.compile(rf"(?<![\w.:/+~-])/(?:{folders})/[A-Za-z]")
 registry = re.compile("|".join(re.escape(".".join(host)) for host in (
-    ("pypi", "org"), ("pythonhosted", "org"), ("registry", "npmjs"), ("deb", "debian"))))
+    ("pypi", "org"), ("python" "hosted", "org"), ("registry", "npmjs"), ("deb", "debian"))))
 
 
 @pytest.mark.parametrize("pattern, text", [

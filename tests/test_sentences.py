@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rolebregman.sentences import SNLI_VARIANTS, load_sick, load_snli, read_sick, read_snli
-from rolebregman.sources import FetchError, fetch
+from rolebregman.sources import FetchError
 
 
 class Lengths:
@@ -18,22 +18,7 @@ class Lengths:
         return np.array([[len(t), sum(map(ord, t)), 1] for t in texts], dtype=np.float32)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch, request):
-    if "real" not in request.fixturenames:
-        monkeypatch.setenv("ROLEBREGMAN_CACHE", str(tmp_path/"cache"))
-        monkeypatch.delenv("ROLEBREGMAN_MIRROR", raising=False)
-
-
-@pytest.fixture
-def real():
-    "A source that is skipped, with the reason, where it cannot be had"
-    def get(name):
-        try:
-            return fetch(name, quiet=True)
-        except FetchError as e:
-            pytest.skip(str(e).splitlines()[0])
-    return get
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def edges(ds, split):
