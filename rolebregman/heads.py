@@ -62,7 +62,7 @@ class Standardizer(nn.Module):
         "Centred and scaled embeddings"
         return (x - self.mean) * self.scale
 
-# %% ../nbs/02_heads.ipynb #4019e4a0
+# %% ../nbs/02_heads.ipynb #a599c37e
 _PAIRS = 1 << 16  # pairs evaluated at once by the blocked all-pairs form
 _CLASSES: dict[str, type] = {}  # every class of heads that has been defined, by module and name
 
@@ -184,9 +184,10 @@ class DistanceHead(nn.Module):
         folder.mkdir(parents=True, exist_ok=True)
         about = {"class": type(self).__qualname__, "module": type(self).__module__, "config": self.config,
                  "dtype": str(self.standardizer.mean.dtype).removeprefix("torch."), "rolebregman": __version__}
+        text = json.dumps(about, indent=2, default=lambda value: value.tolist()) + "\n"  # NumPy's numbers as plain ones
         state = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
         _replace(folder / "model.safetensors", lambda path: save_file(state, path, metadata={"format": "pt"}))
-        _replace(folder / "config.json", lambda path: path.write_text(json.dumps(about, indent=2) + "\n"))
+        _replace(folder / "config.json", lambda path: path.write_text(text))
         return folder
 
 # %% ../nbs/02_heads.ipynb #103b6178

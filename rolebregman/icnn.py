@@ -6,12 +6,13 @@
 __all__ = ['WEIGHT_SPREAD', 'ACTIVATIONS', 'OUTPUT_GAIN', 'NonNegativeWeight', 'Partials', 'Activation', 'Squareplus', 'Softplus',
            'ICNN']
 
-# %% ../nbs/01_icnn.ipynb #d980e485
+# %% ../nbs/01_icnn.ipynb #bbfae5d0
 import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._functorch import eager_transforms
 from torch.autograd import Function
 from torch.nn import functional as F
 
@@ -35,13 +36,19 @@ class NonNegativeWeight(nn.Module):
     def forward(self) -> Tensor:  # (fan_out, fan_in)
         return F.softplus(self.raw) / self.fan_in
 
-# %% ../nbs/01_icnn.ipynb #ebb3d3e4
+# %% ../nbs/01_icnn.ipynb #4fb0f6e3
 class Partials(NamedTuple):
     "Derivatives of equation (3), each of the shape of `t`"
 
     slope_there: Tensor  # s'(b + t)
     slope_change: Tensor  # s'(b + t) - s'(b)
     slope_remainder: Tensor  # s'(b + t) - s'(b) - s''(b) t
+
+
+def _one_forward_level():
+    "Forward mode inside forward mode would take what is saved for a constant, and be wrong without a word"
+    if eager_transforms.JVP_NESTING > 1:
+        raise NotImplementedError("forward mode inside forward mode: take one level in reverse, as torch.func.hessian")
 
 
 class _Value(Function):
@@ -69,6 +76,7 @@ class _Value(Function):
 
     @classmethod
     def jvp(cls, ctx, tangent, _):
+        _one_forward_level()
         return tangent * cls.derivative(ctx)
 
 
@@ -117,15 +125,18 @@ class _Remainder(Function):
 
     @staticmethod
     def jvp(ctx, b_dot, t_dot, _):
+        _one_forward_level()
         p = ctx.activation.partials_formula(*ctx.saved_tensors)
         return (
             _combine((b_dot, p.slope_change), (t_dot, p.slope_there)),
             _combine((b_dot, p.slope_remainder), (t_dot, p.slope_change)),
         )
 
-# %% ../nbs/01_icnn.ipynb #f8cb8932
+# %% ../nbs/01_icnn.ipynb #224b7e35
 class Activation:
     "A convex, increasing, smooth function s with accurate differences. A subclass gives the five formulas"
+
+    compiles = True  # False where the compiler's elementary functions would lose digits
 
     @classmethod
     def value_formula(cls, a: Tensor) -> Tensor:
@@ -154,8 +165,9 @@ class Activation:
 
     @classmethod
     def _apply(cls, function, formula, *tensors):
-        "Differentiate by hand; the compiler differentiates the formulas by itself, and fuses them"
-        return formula(*tensors) if torch.compiler.is_compiling() else function.apply(*tensors, cls)
+        "Differentiate by hand; the compiler differentiates formulas by itself, and fuses them"
+        if cls.compiles and torch.compiler.is_compiling(): return formula(*tensors)
+        return function.apply(*tensors, cls)
 
     @classmethod
     def value(
@@ -238,10 +250,11 @@ class Squareplus(Activation):
             slope_remainder=-step * t * (4 * (b + c) + b * r0 * n / s) / (2 * r0 * r0 * r0 * r1),
         )
 
-# %% ../nbs/01_icnn.ipynb #8f24ca15
+# %% ../nbs/01_icnn.ipynb #dd477b56
 class Softplus(Activation):
     "s(a) = log(1 + exp(a)), in the forms of equations (6) and (7)"
 
+    compiles = False  # the compiler loses digits in log1p and expm1
     at_rest = 0.81  # mean of s over a standard normal argument; centres the layer behind
     _LARGE = 20.0  # beyond this displacement, exp is not formed and nothing cancels
 
@@ -301,7 +314,7 @@ class Softplus(Activation):
 # %% ../nbs/01_icnn.ipynb #67d6f90f
 ACTIVATIONS = {"squareplus": Squareplus, "softplus": Softplus}
 
-# %% ../nbs/01_icnn.ipynb #2d8412a1
+# %% ../nbs/01_icnn.ipynb #6beaa2c9
 OUTPUT_GAIN = 1 / 8  # sum of a fresh w over k: at lambda = 0.1 the network has a quarter of the Hessian's trace
 
 
@@ -309,8 +322,8 @@ class ICNN(nn.Module):
     """An input-convex potential with closed-form divergence, gradient and Hessian, equations (1) and (8) to (10).
 
     Calling it gives the potential: `(..., k) -> (...)`. All methods take any leading dimensions, are differentiable
-    (twice and more), and work under `torch.func.vmap` and `torch.compile`. Raises `ValueError` for a width, a
-    `strong_convexity` or an `activation` that it cannot use.
+    (twice, also forward over reverse), and work under `torch.func.vmap` and `torch.compile`. Raises `ValueError` for a
+    width, a `strong_convexity` or an `activation` that it cannot use.
     """
 
     def __init__(

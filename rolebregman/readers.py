@@ -6,6 +6,7 @@
 __all__ = ['PAIR_COLUMNS', 'faults_named', 'read_table', 'read_pairs', 'read_scores', 'read_vectors', 'read_texts']
 
 # %% ../nbs/03c_readers.ipynb #168d57e7
+import csv
 import gzip
 import zipfile
 import zlib
@@ -61,11 +62,14 @@ def read_table(path: str | Path # .csv, .tsv, .tab or .parquet, text also as .gz
     with faults_named(path):
         try:
             table = pd.read_csv(path, sep="," if suffix == ".csv" else "\t", dtype=str, keep_default_na=False,
+                                quoting=csv.QUOTE_MINIMAL if suffix == ".csv" else csv.QUOTE_NONE, # TSV has no quotes
                                 encoding="utf-8-sig")
         except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
             raise ValueError(f"{path}: {' '.join(str(e).split())}") from None
     if not len(table):
         raise ValueError(f"{path} has 0 rows below its header {list(table.columns)}")
+    if not isinstance(table.index, pd.RangeIndex): # pandas makes an index of what stands left of the header
+        raise ValueError(f"{path}: its rows have more fields than its header {list(table.columns)}; name every column")
     return table
 
 # %% ../nbs/03c_readers.ipynb #20156ae2

@@ -24,6 +24,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import torch
+from filelock import FileLock
 from tqdm import tqdm
 
 import rolebregman
@@ -180,13 +181,14 @@ class Store:
         row: dict, # values by column; a missing one is left empty, one that is no column is left out
     ):
         "Write one row in one piece, after removing what an interrupted write may have left behind."
-        whole, size = self._whole_lines()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if len(whole) < size: os.truncate(self.path, len(whole))
-        line = pd.DataFrame([{name: row.get(name) for name in self.columns}]).to_csv(index=False, header=not whole)
-        with open(self.path, "ab", buffering=0) as file:
-            file.write(line.encode())
-            os.fsync(file.fileno())
+        with FileLock(self.path.with_name(f".{self.path.name}.lock")): # another run may write to the same file
+            whole, size = self._whole_lines()
+            if len(whole) < size: os.truncate(self.path, len(whole))
+            line = pd.DataFrame([{name: row.get(name) for name in self.columns}])
+            with open(self.path, "ab", buffering=0) as file:
+                file.write(line.to_csv(index=False, header=not whole).encode())
+                os.fsync(file.fileno())
 
     def keys(self,
         failed: bool = True, # count fits that failed as well

@@ -331,6 +331,8 @@ def fit(
         bar.set_postfix(loss=f"{total.sum().item() / len(train):.3f}", valid=f"{history.rows[-1]['score']:.3f}")
         if history.best_epoch == epoch: best = {name: value.clone() for name, value in head.state_dict().items()}
         if config.patience and epoch - history.best_epoch >= config.patience: break
+    if not all(value.isfinite().all() for value in best.values()):
+        raise _diverged(head, config, f"epoch {history.best_epoch}", "a weight")
     head.load_state_dict(best)
     history.seconds = time.perf_counter() - began
     return history

@@ -410,3 +410,9 @@ def test_every_parameter_of_a_fresh_network_learns(name):
     (dict(activation="relu"), "squareplus.*'relu'")])
 def test_errors_name_expected_and_found(change, message):
     with pytest.raises(ValueError, match=message): ICNN(**{"dim": 3} | change)
+
+
+def test_forward_mode_inside_forward_mode_raises_and_is_not_wrong():
+    phi = ICNN(3, (4, 4)).double()
+    with pytest.raises(NotImplementedError, match="one level in reverse"):
+        torch.func.jacfwd(torch.func.jacfwd(phi))(torch.zeros(3, dtype=torch.float64))

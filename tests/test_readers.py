@@ -259,3 +259,17 @@ def test_what_is_no_file_of_vectors_says_where_it_belongs(tmp_path):
 def test_texts_that_cannot_be_meant_are_named(texts, says):
     with pytest.raises(ValueError, match=says):
         read_texts(texts)
+
+
+def test_rows_with_one_field_more_than_the_header_are_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("source,target\n" + "".join(f"a{i},b{i},{i}\n" for i in range(5)))
+    with pytest.raises(ValueError, match="a.csv: its rows have more fields than its header"): read_pairs(path)
+
+
+def test_a_quote_in_a_tsv_is_a_character(tmp_path):
+    path = tmp_path / "q.tsv"
+    rows = [("one", "two"), ('"Hi, said a man', "a man speaks"), ("three", "four"), ('"Ho" he said', "a man spoke")]
+    path.write_text("source\ttarget\n" + "".join(f"{s}\t{t}\n" for s, t in rows))
+    found = read_pairs(path)[0]
+    assert list(zip(found["source"], found["target"], strict=True)) == rows
