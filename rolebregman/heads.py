@@ -62,7 +62,7 @@ class Standardizer(nn.Module):
         "Centred and scaled embeddings"
         return (x - self.mean) * self.scale
 
-# %% ../nbs/02_heads.ipynb #a599c37e
+# %% ../nbs/02_heads.ipynb #40be6dc7
 _PAIRS = 1 << 16  # pairs evaluated at once by the blocked all-pairs form
 _CLASSES: dict[str, type] = {}  # every class of heads that has been defined, by module and name
 
@@ -78,6 +78,7 @@ class DistanceHead(nn.Module):
 
     symmetric = False  # D(x, y) == D(y, x) for all pairs and parameters
     nonnegative = False  # D(x, y) >= 0 for all pairs and parameters
+    product_form = False  # True where the distance grows with an inner product: `source_form` and `target_form`
     standardize = True  # False where a shift of origin would change the head's meaning
 
     def __init_subclass__(cls, **kwargs):
@@ -147,13 +148,37 @@ class DistanceHead(nn.Module):
         "The directional gap `D(x, y) - D(y, x)`"
         return self(x, y) - self(y, x)
 
+    def source_form(
+        self,
+        u: Tensor,  # (n, k), from `encode_source`
+        centre: Tensor,  # (k,), a point amid the encoded targets: the nearer, the less is lost
+    ) -> tuple[Tensor, Tensor]:  # Vectors (n, q) and biases (n,)
+        "The source's part of `from_form(source bias + target bias - <source vector, target vector>)`"
+        raise NotImplementedError(f"{type(self).__name__} has no form as an inner product")
+
+    def target_form(
+        self,
+        v: Tensor,  # (m, k), from `encode_target`
+        centre: Tensor,  # (k,), as for `source_form`
+    ) -> tuple[Tensor, Tensor]:  # Vectors (m, q) and biases (m,)
+        "The target's part"
+        raise NotImplementedError(f"{type(self).__name__} has no form as an inner product")
+
+    def from_form(self, z: Tensor) -> Tensor:
+        "The distance, up to rounding, from the sum of the biases less the inner product; it grows with it"
+        return z
+
     def compare_all(
         self,
         u: Tensor,  # (n, k), from `encode_source`
         v: Tensor,  # (m, k), from `encode_target`
-        exact: bool = True,  # False allows a faster form that is exact only to rounding of the largest score
+        exact: bool = True,  # False allows the product form, which is exact only to rounding of its largest term
     ) -> Tensor:  # (n, m)
-        "The distances of all encoded pairs, in blocks"
+        "The distances of all encoded pairs: in blocks, or by one matrix product where the head has a product form"
+        if not exact and self.product_form:
+            centre = v.detach().mean(0)
+            (s, s_bias), (t, t_bias) = self.source_form(u, centre), self.target_form(v, centre)
+            return self.from_form(s_bias.unsqueeze(1) + t_bias - s @ t.T)
         rows = max(1, _PAIRS // max(1, len(v)))
         across = lambda some: torch.cat([self.compare(some.unsqueeze(1), part) for part in v.split(_PAIRS)], 1)
         return torch.cat([across(some) for some in u.split(rows)])
@@ -162,7 +187,7 @@ class DistanceHead(nn.Module):
         self,
         X: Tensor,  # (n, d), sources
         Y: Tensor,  # (m, d), targets
-        exact: bool = True,  # False allows a faster form that is exact only to rounding of the largest score
+        exact: bool = True,  # False allows the product form, which is exact only to rounding of its largest term
     ) -> Tensor:  # (n, m)
         "The distances of all pairs"
         return self.compare_all(self.encode_source(X), self.encode_target(Y), exact=exact)
@@ -271,7 +296,7 @@ def _bottleneck(dim: int, width: int, out: int, bend: bool, spread: float = 0.0)
     if bend: nn.init.zeros_(last.bias)
     return nn.Sequential(nn.Linear(dim, width, bias=bend), *([nn.GELU()] if bend else []), last)
 
-# %% ../nbs/02_heads.ipynb #573add10
+# %% ../nbs/02_heads.ipynb #6322446c
 class BregmanHead(DistanceHead):
     """The role-aware neural Bregman divergence `D_phi(P_s x, P_t y)`, equation (1); `phi` is an `ICNN`.
 
@@ -289,7 +314,7 @@ class BregmanHead(DistanceHead):
     than `dim` goes with `roles="both"` or `"shared"`. Source: equation (5) of the paper.
     """
 
-    nonnegative = True
+    nonnegative = product_form = True
 
     def __init__(
         self,
@@ -348,11 +373,10 @@ class BregmanHead(DistanceHead):
         "`D_phi(u, v)` by the recursion of `rolebregman.icnn`"
         return self.potential.divergence(u, v)
 
-    def compare_all(self, u, v, exact=True):
-        "All pairs, `(n, k), (m, k) -> (n, m)`: in blocks, or with `exact=False` as one matrix product by equation (2)"
-        if exact: return super().compare_all(u, v)
-        centre = v.detach().mean(0)
-        gradients = self.potential.gradient(torch.cat([v, centre[None]]))
-        bias = self.potential.divergence(centre, v)
-        product = (u - centre) @ (gradients[:-1] - gradients[-1]).T
-        return self.potential.divergence(u, centre).unsqueeze(1) + bias - product
+    def source_form(self, u, centre):
+        "`u - c` and `D(u, c)` of equation (2)"
+        return u - centre, self.potential.divergence(u, centre)
+
+    def target_form(self, v, centre):
+        "`g_c(v)` and `D(c, v)` of equation (2)"
+        return self.potential.gradient(v) - self.potential.gradient(centre), self.potential.divergence(centre, v)
