@@ -80,7 +80,7 @@ def all_terms(name, dtype):
     "Every scalar term as a user of the activation gets it; the slopes of the remainder through autograd"
     s, (b, t) = ACTIVATIONS[name], grid(dtype)
     b, t = b.clone().requires_grad_(), t.clone().requires_grad_()
-    delta, remainder = s.remainder(b, t)
+    delta, remainder = s.layer(b, t)[2:]
     change, there = torch.autograd.grad(delta.sum(), (b, t), retain_graph=True)
     rest, change_too = torch.autograd.grad(remainder.sum(), (b, t))
     assert change.isnan().logical_or(change.eq(change_too)).all()
@@ -148,7 +148,7 @@ def test_oracle_agrees_with_the_definitions(name):
 @given(st.floats(-1e5, 1e5), st.floats(-1e6, 1e6))
 def test_remainder_is_never_negative_and_never_nan(name, dtype, b, t):
     b, t = torch.tensor(b, dtype=dtype, requires_grad=True), torch.tensor(t, dtype=dtype, requires_grad=True)
-    delta, remainder = ACTIVATIONS[name].remainder(b, t)
+    delta, remainder = ACTIVATIONS[name].layer(b, t)[2:]
     assert remainder >= 0 and remainder.isfinite() and delta.isfinite()
     assert delta * t >= 0  # increasing
     for g in torch.autograd.grad(delta + remainder, (b, t)): assert g.isfinite()
@@ -157,7 +157,7 @@ def test_remainder_is_never_negative_and_never_nan(name, dtype, b, t):
 @each_activation
 def test_no_displacement_no_remainder(name):
     b = torch.linspace(-50, 50, 101)
-    delta, remainder = ACTIVATIONS[name].remainder(b, torch.zeros(()))
+    delta, remainder = ACTIVATIONS[name].layer(b, torch.zeros(()))[2:]
     assert delta.eq(0).all() and remainder.eq(0).all() and delta.shape == (101,)
 
 
@@ -166,9 +166,11 @@ def test_derivatives_of_the_terms_by_differences(name):
     s = ACTIVATIONS[name]
     b = torch.tensor([-6.0, -2.0, -0.5, 0.1, 0.7, 3.0, 8.0], dtype=F64)[:, None]
     t = torch.tensor([-25.0, -9.0, -1.0, -1e-2, 1e-2, 0.5, 4.0, 23.0], dtype=F64)
-    b, t = (x.clone().requires_grad_() for x in torch.broadcast_tensors(b, t))
-    assert torch.autograd.gradcheck(s.remainder, (b, t), check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(s.remainder, (b, t))
+    for x, y in ((b, t), torch.broadcast_tensors(b, t)):  # of their own shapes, and of one
+        x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
+        assert torch.autograd.gradcheck(s.layer, (x, y), check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(s.layer, (x, y))
+    b = b.clone().requires_grad_()
     for f in (s.value, s.slope):
         assert torch.autograd.gradcheck(f, (b,), check_forward_ad=True)
         assert torch.autograd.gradgradcheck(f, (b,))
@@ -216,10 +218,10 @@ def test_closed_forms_equal_the_oracle(name, hidden, strong, spread):
 def mp_divergence(phi, u, v):
     "The definition at 80 digits, with the parameters as they are: right at any displacement"
     with mp.workdps(80), torch.no_grad():
-        steps, out = phi._weights()
+        weights, out = phi._weights()
         rows = lambda m: [[mp.mpf(x) for x in row] for row in m.tolist()]
         layers = [(rows(s.weight), [mp.mpf(x) for x in s.bias.tolist()]) for s in phi.skips]
-        steps, out = [rows(w) for w in steps], [mp.mpf(x) for x in out.tolist()]
+        steps, out = [rows(w) for _, _, w in weights[1:]], [mp.mpf(x) for x in out.tolist()]
         squareplus = phi.activation is ACTIVATIONS["squareplus"]
         def s(a): return (a + mp.sqrt(a * a + 4)) / 2 if squareplus else max(a, 0) + mp.log1p(mp.exp(-abs(a)))
         def s1(a): return (1 + a / mp.sqrt(a * a + 4)) / 2 if squareplus else 1 / (1 + mp.exp(-a))
