@@ -160,7 +160,8 @@ def filtered_ranks(
     for x, y in (part.T for part in edges.split(sources)):
         own = torch.from_numpy(np.searchsorted(candidates, y.numpy()))
         u = encode_rows(head.encode_source, ds.features, x)
-        found.append(among.ranks(u, own, _left_out(ds, x, candidates), block))
+        try: found.append(among.ranks(u, own, _left_out(ds, x, candidates), block))
+        except ValueError as error: raise ValueError(f"{ds.name!r}, {split}: {error}") from None
     return torch.cat(found)
 
 # %% ../nbs/06_evaluation.ipynb #0b798e55

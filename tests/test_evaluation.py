@@ -149,18 +149,57 @@ def test_unknown_and_empty_splits_are_errors():
         evaluate(head, replace(ds, edges=dict(ds.edges, test=ds.edges["test"][:0])))
 
 
-@pytest.mark.parametrize("name", ["role_bregman", "mlp", "euclidean"])
+@pytest.mark.parametrize("name", HEADS)
 def test_filtered_ranks_against_a_loop(name):
     head, ds = head_and_tree(name)
-    head = head.double()
-    with torch.no_grad(): matrix = head.pairwise(ds.features, ds.features, exact=False)
+    head, ds = head.double(), replace(ds, pool=np.arange(0, ds.num_nodes, 2))
+    with torch.inference_mode(): matrix = head.pairwise(ds.features, ds.features)
     known = {tuple(e) for e in ds.positives.tolist()}
+    candidates = {*ds.pool.tolist(), *ds.edges["test"][:, 1].tolist()}
     wanted = []
     for x, y in ds.edges["test"].tolist():
-        others = matrix[x, [t for t in range(ds.num_nodes) if t != x and (x, t) not in known]]
+        others = matrix[x, [t for t in candidates if t != x and (x, t) not in known]]
         wanted.append(1 + (others < matrix[x, y]).sum().item() + (others == matrix[x, y]).sum().item() / 2)
-    assert filtered_ranks(head, ds, block=500).tolist() == pytest.approx(wanted, abs=0.5)
+    for sizes in (dict(block=500, sources=5), {}): assert filtered_ranks(head, ds, **sizes).tolist() == wanted
     assert len(wanted) == len(ds.edges["test"]) and max(wanted) > 3
+
+
+def test_with_all_candidates_only_the_rank_metrics_change():
+    head, ds = head_and_tree()
+    sampled, everything = evaluate(head, ds), evaluate(head, ds, candidates="all")
+    assert list(everything) == NAMES
+    assert everything == sampled | rank_metrics(filtered_ranks(head, ds))
+    assert {k for k in NAMES if sampled[k] != everything[k]} >= {"mrr"}
+    assert {k for k in NAMES if sampled[k] != everything[k]} <= {"mrr", "hits@1", "hits@3", "hits@10"}
+
+
+def test_a_constant_head_is_in_the_middle_of_all():
+    head, ds = head_and_tree("euclidean")
+    head.compare = lambda u, v: torch.zeros(torch.broadcast_shapes(u.shape, v.shape)[:-1])
+    head.product_form = False
+    others = [ds.num_nodes - 1 - (ds.positives[:, 0] == x).sum() for x in ds.edges["test"][:, 0]]
+    assert filtered_ranks(head, ds).tolist() == [1 + n / 2 for n in others]
+
+
+@pytest.mark.parametrize("candidates", [0, -1, "x", 2.5, True, None])
+def test_other_numbers_of_candidates_are_refused(candidates):
+    head, ds = head_and_tree("euclidean")
+    with pytest.raises(ValueError, match="candidates = .* expected a whole number of at least 1"):
+        evaluate(head, ds, candidates=candidates)
+
+
+def test_full_ranking_names_a_split_that_is_not_there_and_a_head_that_breaks():
+    head, ds = head_and_tree("mlp")
+    with pytest.raises(ValueError, match="no split 'dev'"): filtered_ranks(head, ds, "dev")
+    head.compare = lambda u, v: torch.full(torch.broadcast_shapes(u.shape, v.shape)[:-1], math.nan)
+    with pytest.raises(ValueError, match="'toy', test: MLP gives a distance that is not finite"):
+        filtered_ranks(head, ds)
+
+
+@pytest.mark.parametrize("positive, negative", [([1.0, 2.0], [[1.0]]), ([1.0], [1.0]), ([[1.0]], [[1.0]]),
+                                                (1.0, [[1.0]])])
+def test_shapes_that_do_not_fit_have_no_rank(positive, negative):
+    with pytest.raises(ValueError, match=r"ranks: shapes .* expected \(m,\) distances"): ranks(positive, negative)
 
 
 def test_ten_of_ten_is_the_papers_p_value():
@@ -191,3 +230,11 @@ def test_compare_refuses_what_does_not_pair():
     one = compare([1.0], [0.5])
     assert math.isnan(one.ci_low) and one.p_value == 1.0
     assert compare([1, 1], [1, 1]).p_value == 1.0
+
+
+@pytest.mark.parametrize("wrong, says", [(dict(confidence=2), "confidence = 2; expected a number between 0 and 1"),
+                                         (dict(confidence="high"), "confidence = 'high'"),
+                                         (dict(resamples=0), "resamples = 0; expected a whole number of at least 1"),
+                                         (dict(resamples=2.5), "resamples = 2.5")])
+def test_compare_names_an_argument_out_of_its_range(wrong, says):
+    with pytest.raises(ValueError, match=says): compare([1, 2], [0, 0], **wrong)
