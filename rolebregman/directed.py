@@ -9,7 +9,7 @@ __all__ = ['PARTS', 'Report', 'DirectedDataset', 'feature_blocks', 'split_edges'
 # %% ../nbs/03d_directed.ipynb #3de23c35
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 
