@@ -84,6 +84,8 @@ def _prepare(folder, to, quiet, block=50_000):
     if len(years) != n:
         raise ValueError(f"{raw/'node_year.csv.gz'} has {len(years):,} rows, expected {n:,}")
     np.save(to/"year.npy", years)
+    if (folder/"synthetic.json").is_file():
+        shutil.copy(folder/"synthetic.json", to)
     for part in ("train", "valid", "test"):
         keys = ["source_node", "target_node"] + ["target_node_neg"] * (part != "train")
         arrays = read_arrays(split/f"{part}.pt", keys)
@@ -244,8 +246,8 @@ def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in 
     if to.exists():
         raise FileExistsError(f"{to} is there already; remove it first, or choose another root")
     if dim < 4 or dim % 4 or not 0 < held < papers or negatives < 1:
-        raise ValueError(f"dim = {dim}, held = {held:,}, negatives = {negatives:,}: expected a multiple of 4, fewer than "
-                         "there are papers, and at least 1")
+        raise ValueError(f"dim = {dim}, held = {held:,}, negatives = {negatives:,}: expected a multiple of 4, a number "
+                         "below that of the papers, and at least 1")
     field, late = rng.integers(4 * max(1, min(150, papers // 400)), size=papers), np.arange(papers) >= papers - held
     source, target, degree = _citations(rng, field, citations, late)
     first, d = (np.cumsum(degree) - degree)[late], degree[late]
@@ -268,6 +270,8 @@ def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in 
                 arrays["target_node_neg"] = _negatives(rng, arrays["source_node"], known, papers, negatives)
             torch.save(arrays, part/"split"/"time"/f"{name}.pt")
         _write_numbers(part/"raw"/"node-feat.csv.gz", _vectors(rng, field, dim, noise), papers, quiet)
+        (part/"synthetic.json").write_text(json.dumps(dict(seed=seed, noise=noise, fields=int(field.max()) + 1)))
+        os.chmod(part, 0o755)
         os.replace(part, to)
     finally:
         shutil.rmtree(part, ignore_errors=True)
