@@ -83,7 +83,7 @@ def _ray(jobs, address):
 
 BACKENDS = {"loky": _loky, "dask": _dask, "ray": _ray}
 
-# %% ../nbs/06a0_workers.ipynb #fad6b538
+# %% ../nbs/06a0_workers.ipynb #11be1192
 def _outcome(future):
     "What a future holds, a result or an exception"
     try: return future.exception() or future.result()
@@ -107,7 +107,7 @@ def _in_processes(work, items, jobs):
                     whole = whole and not died
                     if not died: yield item, _outcome(future)
                     elif width > 1: suspects.append(item)
-                    else: yield item, RuntimeError("the process that did this died each time; is it out of memory?")
+                    else: yield item, RuntimeError("the process died that did this and nothing else; out of memory?")
 
 
 def finished(

@@ -1,9 +1,10 @@
 """The grid and its store: resumed, interrupted, killed, failing, and the same whatever the number of processes."""
+import inspect
 import json
+import multiprocessing
 import os
-import signal
+import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +15,26 @@ import torch
 
 from rolebregman import runner
 from rolebregman.baselines import HEADS
-from rolebregman.runner import COLUMNS, Store, Task, chosen_settings, fit_and_evaluate, provenance, run_grid, search
-from rolebregman.study import findings, main, paired, paper_results, results_figure, results_table
+from rolebregman.datasets import LOADERS
+from rolebregman.runner import (
+    AXES,
+    COLUMNS,
+    DATASETS,
+    GRID,
+    SCALES,
+    SEARCH,
+    Store,
+    Task,
+    chosen_settings,
+    fit_and_evaluate,
+    neighbours,
+    open_dataset,
+    provenance,
+    run_grid,
+    search,
+    widened,
+)
+from rolebregman.study import findings, main, narrow_table, paired, paper_results, results_figure, results_table
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=3)
 DIVERGES = dict(FAST, lr=1e30)
@@ -55,6 +74,24 @@ def test_the_same_rows_from_two_processes(undisturbed, tmp_path):
     pd.testing.assert_frame_equal(steady(rows), steady(undisturbed), check_exact=True)
 
 
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_the_same_rows_from_a_cluster_of_our_own(undisturbed, tmp_path, backend):
+    pytest.importorskip(dict(dask="distributed").get(backend, backend))
+    rows = run_grid(tasks(), Store(tmp_path / "rows.csv"), jobs=2, progress=False, backend=backend)
+    pd.testing.assert_frame_equal(steady(rows), steady(undisturbed), check_exact=True)
+
+
+def test_the_same_rows_from_a_dask_cluster_at_an_address_even_with_threads_in_one_worker(undisturbed, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    store = Store(tmp_path / "rows.csv")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=3, dashboard_address=None) as cluster:
+        how = dict(progress=False, backend="dask", address=cluster.scheduler_address)
+        run_grid(tasks()[:1], store, **how)
+        rows = run_grid(tasks(), store, **how)
+        assert len(cluster.scheduler_info["workers"]) == 1  # it is still there
+    pd.testing.assert_frame_equal(steady(rows), steady(undisturbed), check_exact=True)
+
+
 def test_a_stopped_grid_goes_on_and_does_nothing_twice(undisturbed, tmp_path):
     store = Store(tmp_path / "rows.csv")
     run_grid(tasks()[:2], store, progress=False)
@@ -75,25 +112,19 @@ def test_a_line_that_was_cut_off_is_fitted_again(undisturbed, tmp_path, cut):
     assert store.path.read_bytes().endswith(b"\n") and len(store.path.read_bytes().splitlines()) == 1 + len(tasks())
 
 
-def test_killed_and_resumed(undisturbed, tmp_path):
-    path = tmp_path / "rows.csv"
-    code = f"""
-from rolebregman.runner import Store, Task, run_grid
-run_grid([Task("toy", h, s, train={FAST!r}) for s in (0, 1) for h in ("euclidean", "role_bregman", "direction_prior")],
-         Store({str(path)!r}), progress=False)"""
-    for lines in (2, 4):
-        process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parent.parent)
-        try:
-            end = time.monotonic() + 60
-            while process.poll() is None and time.monotonic() < end:
-                if path.exists() and path.read_bytes().count(b"\n") >= lines: break
-                time.sleep(0.002)
-        finally:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        assert path.read_bytes().count(b"\n") >= lines
+def test_killed_twenty_times_and_resumed(undisturbed, tmp_path):
+    path, draw = tmp_path / "rows.csv", random.Random(0)
+    processes = multiprocessing.get_context("forkserver")  # imports once, then forks
+    processes.set_forkserver_preload(["rolebregman.runner"])
+    for _ in range(20):
+        run = processes.Process(target=run_grid, args=(tasks(), Store(path)), kwargs=dict(progress=False))
+        run.start()
+        time.sleep(draw.uniform(0.1, 0.5))
+        run.kill()
+        run.join()
     rows = run_grid(tasks(), Store(path), progress=False)
     pd.testing.assert_frame_equal(steady(rows), steady(undisturbed), check_exact=True)
+    pd.testing.assert_frame_equal(steady(Store(path).rows()), steady(undisturbed), check_exact=True)
     assert len(path.read_bytes().splitlines()) == 1 + len(tasks())
 
 
@@ -120,6 +151,49 @@ def test_a_dataset_that_cannot_be_opened_fails_its_fits_only(tmp_path, monkeypat
     assert rows["error"].tolist() == ["OSError: no source answers", ""]
 
 
+def test_a_dataset_that_cannot_be_opened_is_tried_once_a_run(tmp_path, monkeypatch):
+    tried = []
+    def gone(seed, quiet):
+        tried.append(seed)
+        raise OSError("not there")
+    monkeypatch.setitem(runner.DATASETS, "gone", gone)
+    grid, store = [Task("gone", head, seed) for seed in (0, 1) for head in HEADS], Store(tmp_path / "rows.csv")
+    assert (run_grid(grid, store, progress=False)["error"] == "OSError: not there").all() and tried == [0, 1]
+    run_grid(grid, store, progress=False, retry=True)
+    assert tried == [0, 1, 0, 1]
+
+
+def test_a_worker_that_dies_is_a_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "finished", lambda work, todo, *how: ((task, RuntimeError("died")) for task in todo))
+    rows = run_grid(tasks(), Store(tmp_path / "rows.csv"), progress=False)
+    assert (rows["error"] == "RuntimeError: died").all() and rows["mrr"].isna().all() and (rows["commit"] != "").all()
+
+
+def test_a_task_named_twice_is_fitted_once(tmp_path):
+    store = Store(tmp_path / "rows.csv")
+    rows = run_grid(tasks()[:1] * 3, store, progress=False)
+    assert len(rows) == 3 and len(store.rows()) == 1
+
+
+def test_every_dataset_of_the_study_has_a_loader_that_knows_its_options():
+    for name, opened in DATASETS.items():
+        if name == "toy": continue
+        loader, options = LOADERS[opened.args[0]], opened.keywords | dict(seed=0, quiet=True)
+        inspect.signature(loader).bind(**options)
+        assert name.split("/")[0] == opened.args[0]
+        assert name.endswith("/node") == (opened.keywords.get("split") == "node")
+    assert {name for scale in SCALES.values() for name in scale.datasets} <= set(DATASETS)
+    assert len(SCALES["paper"].datasets) == 6 and (SCALES["paper"].seeds, SCALES["paper"].limit) == (10, 5000)
+
+
+def test_scales_and_node_disjoint_splits_on_real_words(real):
+    real("wordnet")
+    small, whole = open_dataset("wordnet", 0, "paper", quiet=True), open_dataset("wordnet/node", 0, "full", quiet=True)
+    assert len(small.edges["train"]) == 5000 and len(whole.edges["train"]) > 5000
+    ends = [set(whole.edges[part].ravel()) for part in ("train", "valid", "test")]
+    assert not (ends[0] & ends[1] or ends[0] & ends[2] or ends[1] & ends[2])
+
+
 def test_numbers_and_texts_come_back_as_they_were(tmp_path):
     store = Store(tmp_path / "rows.csv")
     row = dict(dataset="toy", head="mlp", seed=3, scale="quick", mrr=0.1 + 0.2, auc=1 / 3, config="00123456",
@@ -134,7 +208,26 @@ def test_other_columns_and_damaged_lines_are_errors(tmp_path):
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="rows.csv has the columns a b; expected dataset"): Store(path).rows()
     path.write_text(",".join(COLUMNS) + "\n" + "," * 99 + "\n")
-    with pytest.raises(ValueError, match="line 2: 100 fields, expected 23; the line is damaged"): Store(path).rows()
+    with pytest.raises(ValueError, match="rows.csv, line 2: 100 fields, expected 23; the line is damaged"):
+        Store(path).rows()
+
+
+@pytest.mark.parametrize("column, text", [("mrr", "0.9x"), ("seed", ""), ("seed", "1.5"), ("auc", "\ufffd")])
+def test_a_damaged_number_is_named_with_file_line_and_column(tmp_path, column, text):
+    store = Store(tmp_path / "rows.csv")
+    for seed in (0, 1): store.append(dict(dataset="toy", head="mlp", seed=seed, mrr=0.5))
+    fields = store.path.read_text().splitlines()[2].split(",")
+    fields[COLUMNS.index(column)] = text
+    with open(store.path, "a") as file: file.write(",".join(fields) + "\n")
+    with pytest.raises(ValueError, match=rf"rows.csv, line 4: {column} is '{text}', no number; the line is damaged"):
+        store.rows()
+
+
+def test_a_file_that_is_no_text_is_an_error_that_names_it(tmp_path):
+    store = Store(tmp_path / "rows.csv")
+    store.append(dict(dataset="toy", head="mlp", seed=0, mrr=0.5))
+    store.path.write_bytes(store.path.read_bytes().replace(b"0.5", b"\xff\x00"))
+    with pytest.raises(ValueError, match="rows.csv, line 2: .*the line is damaged"): store.rows()
 
 
 def test_the_key_knows_what_the_result_depends_on():
@@ -145,6 +238,11 @@ def test_the_key_knows_what_the_result_depends_on():
              Task("toy", "role_bregman", 0, options=dict(strong_convexity=0.7)), Task("toy", "mlp", 0),
              Task("toy", "role_bregman", 0, "paper")]
     assert len({base.config, *(t.config for t in other)}) == 1 + len(other)
+
+
+def test_a_task_of_an_unknown_scale_is_refused():
+    with pytest.raises(ValueError, match="Task.scale is 'x'; expected one of quick, paper, full"):
+        Task("toy", "mlp", 0, scale="x")
 
 
 def test_a_fit_leaves_threads_and_random_numbers_alone():
@@ -169,19 +267,53 @@ def test_provenance_outside_git(monkeypatch, tmp_path):
 
 
 def test_search_takes_the_best_on_validation_and_keeps_the_rest(tmp_path):
-    chosen = tmp_path / "chosen.json"
+    chosen, policy = tmp_path / "chosen.json", dict(batch_size=64, epochs=2)
     chosen.write_text(json.dumps({"other": {"mlp": {"train": {"lr": 5.0}}}}))
-    best = search("toy", tmp_path / "search.csv", chosen, heads=["mlp", "direction_prior"], seeds=(100,),
-                  trials=[dict(lr=lr, batch_size=64, epochs=3) for lr in (1e-6, 1e-2, 1e30)], progress=False)
-    assert best["head"].tolist() == ["mlp", "direction_prior"]
-    for head in best["head"]:
-        assert chosen_settings(chosen, "toy", head)["train"] == dict(lr=1e-2, batch_size=64, epochs=3)
+    how = dict(heads=["mlp", "euclidean"], budget=5, train=policy, progress=False,
+               grid=[(lr, 1.0, 0.01, 1.0) for lr in (1e-6, 1e-2, 1e30)])
+    best = search("toy", tmp_path / "search.csv", chosen, **how).set_index("head")
+    rows = Store(tmp_path / "search.csv", SEARCH).rows()
+    assert (best["trials"] == 5).all() and rows["head"].value_counts().to_dict() == dict(mlp=5, euclidean=5)
+    assert (rows["error"] != "").sum() == 2 and (rows["seed"] == 100).all()
+    means = rows.assign(score=rows[["ranking_accuracy", "direction_accuracy"]].mean(axis=1).fillna(0))
+    for head in best.index:
+        row = means[means["head"] == head].set_index("settings")["score"]
+        kept = chosen_settings(chosen, "toy", head)
+        assert best.loc[head, "score"] == row.max() == row[json.dumps(kept["train"] | kept["options"])]
+        assert kept["train"]["margin"] == kept["train"]["direction_margin"] and policy.items() <= kept["train"].items()
     assert chosen_settings(chosen, "other", "mlp")["train"] == {"lr": 5.0}
     assert chosen_settings(chosen, "other", "order") == dict(train={}, options={})
-    rows = Store(tmp_path / "search.csv", COLUMNS + ["settings"]).rows()
-    assert len(rows) == 6 and (rows["error"] != "").sum() == 2
-    task = Task("toy", "mlp", 100, train=json.loads(rows.loc[1, "settings"]), split="valid")
-    assert fit_and_evaluate(task)["mrr"] == rows.loc[1, "mrr"]
+    size = (tmp_path / "search.csv").stat().st_size
+    search("toy", tmp_path / "search.csv", chosen, **how)
+    assert (tmp_path / "search.csv").stat().st_size == size
+    kept = chosen_settings(chosen, "toy", "mlp")
+    row = fit_and_evaluate(Task("toy", "mlp", 100, **kept, split="valid"))
+    assert (row["ranking_accuracy"] + row["direction_accuracy"]) / 2 == best.loc["mlp", "score"]
+
+
+def test_the_search_leaves_the_grid_where_the_best_is_at_its_edge():
+    scores = dict.fromkeys(GRID, 0.5) | {GRID[-1]: 0.9}
+    new = neighbours(scores, 8)
+    assert GRID[-1] == (1e-2, 5.0, 1.0, 1.0) and not set(new) & set(GRID)
+    assert {trial[0] for trial in new} > {1e-2, 3e-2} - {1e-2} and {trial[1] for trial in new} == {5.0, 25.0}
+    assert {trial[2] for trial in new} == {0.1, 1.0, 10.0} and {trial[3] for trial in new} == {0.5, 1.0, 2.0}
+    for trial in new: assert sum(a != b for a, b in zip(trial, GRID[-1])) == 1
+    assert {trial[3] for trial in neighbours(scores, 8, wide=False)} == {1.0}
+
+
+def test_a_peak_is_found_wherever_it_is():
+    top = (3e-5, 0.2, 10.0, 2.0)
+    def score(trial): return -sum(abs(AXES[n].index(a) - AXES[n].index(b)) for n, a, b in zip(AXES, trial, top))
+    scores = {trial: score(trial) for trial in GRID}
+    while top not in scores: scores |= {trial: score(trial) for trial in neighbours(scores, 8)}
+    assert len(scores) < 60 < 800 == np.prod([len(values) for values in AXES.values()])
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_twice_the_width_is_more_parameters_for_heads_that_have_one(head):
+    tasks = [Task("toy", head, 0, train=dict(epochs=0), options=widened(head, 32, times)) for times in (0.5, 1, 2)]
+    half, same, double = (fit_and_evaluate(task)["parameters"] for task in tasks)
+    assert half < same < double if widened(head, 32, 2) else half == same == double
 
 
 def test_table_findings_and_figure(undisturbed):
@@ -199,6 +331,18 @@ def test_table_findings_and_figure(undisturbed):
     assert len(results_figure(rows).axes) == 2
 
 
+def test_the_table_of_the_terminal_is_narrow(undisturbed):
+    rows = undisturbed.assign(dataset="go/cellular_component")
+    wide = pd.concat([rows, rows.assign(head="a_name_of_24_characters_")])
+    for some in (rows, rows[rows["seed"] == 0], wide.assign(seconds=1234.56)):
+        lines = narrow_table(some).splitlines()
+        assert max(map(len, lines)) <= 100 and len(lines) == 1 + some["head"].nunique() + 2
+    lines = narrow_table(rows).splitlines()
+    assert lines[0].split() == "R-Acc D-Acc MRR neg paper R paper D s".split()
+    mine = rows[rows["head"] == "role_bregman"]["mrr"]
+    assert f"{mine.mean():.3f}±{mine.std():.3f}".replace("±0.", "±.") in lines[3] and "0.942±.006" in lines[3]
+
+
 def test_the_papers_table_is_as_printed():
     table = paper_results().set_index(["dataset", "head"])
     assert len(table) == 18 and table.loc[("hyperlex", "icnn_bregman"), "direction_accuracy_mean"] == 0.3883
@@ -212,12 +356,14 @@ def test_the_command(tmp_path, capsys):
         {"toy": {h: {"train": FAST} for h in ("role_bregman", "direction_prior")}}))
     main(**arguments)
     first = capsys.readouterr().out
-    assert "2 heads x 2 seeds = 4 fits, 0 of them done before" in first and "paper R-Acc" in first
+    assert "1 dataset x 2 seeds x 2 heads = 4 fits, 0 of them done before; workers: 1" in first and "paper R" in first
+    assert f"made at commit {provenance()['commit'][:7]}" in first or "made at commit unknown" in first
     assert (tmp_path / "quick.png").stat().st_size > 1000
     assert len((tmp_path / "quick.csv").read_text().splitlines()) == 5
     main(**arguments)
     second = capsys.readouterr().out
-    assert "4 of them done before" in second and first.splitlines()[2:] == second.splitlines()[2:]
+    assert (f"nothing to fit: all 4 rows are in {tmp_path / 'quick.csv'}; --retry fits failed ones again, --out writes "
+            "elsewhere") in second and first.splitlines()[2:] == second.splitlines()[2:]
 
 
 def test_the_command_fails_where_nothing_could_be_fitted(tmp_path, capsys):
@@ -225,9 +371,31 @@ def test_the_command_fails_where_nothing_could_be_fitted(tmp_path, capsys):
     chosen.write_text(json.dumps({"toy": {"mlp": {"train": DIVERGES}}}))
     with pytest.raises(SystemExit) as stop:
         main(datasets="toy", heads="mlp", seeds=1, jobs=1, out=tmp_path, chosen=chosen)
-    assert stop.value.code == 1 and "failed: mlp, seed 0: FloatingPointError" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert stop.value.code == 1 and "failed: toy, head and seed mlp 0: FloatingPointError" in said
+    assert "1 fits failed, add --retry" in said
 
 
-@pytest.mark.parametrize("wrong", [dict(heads="euclid"), dict(datasets="gone"), dict(scale="huge")])
+def test_the_command_goes_on_where_a_dataset_cannot_be_had(tmp_path, capsys, monkeypatch):
+    def gone(seed, quiet): raise OSError("no source answers")
+    monkeypatch.setitem(runner.DATASETS, "gone", gone)
+    with pytest.raises(SystemExit) as stop:
+        main(datasets="gone,toy", heads="euclidean,cosine", seeds=2, jobs=1, out=tmp_path, search=True,
+             chosen=tmp_path / "chosen.json")
+    said = capsys.readouterr().out
+    assert stop.value.code == 1 and "gone cannot be opened, so its fits will fail: no source answers" in said
+    assert "failed: gone, 4 fits: OSError: no source answers" in said and (tmp_path / "quick-toy.png").exists()
+    assert set(json.loads((tmp_path / "chosen.json").read_text())) == {"toy"}
+
+
+def test_the_command_that_is_interrupted_says_where_to_go_on(tmp_path, monkeypatch):
+    def stop(*_, **__): raise KeyboardInterrupt
+    monkeypatch.setattr("rolebregman.study.run_grid", stop)
+    with pytest.raises(SystemExit, match="stopped; .*quick.csv has what was finished"):
+        main(datasets="toy", seeds=1, out=tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [dict(heads="euclid"), dict(datasets="gone"), dict(scale="huge"),
+                                   dict(backend="threads")])
 def test_unknown_names_are_listed(wrong):
     with pytest.raises(SystemExit, match="expected some of"): main(**wrong)
