@@ -14,7 +14,7 @@ from torch._functorch import eager_transforms
 from torch.autograd import Function
 from torch.nn import functional as F
 
-# %% ../nbs/00a_activations.ipynb #743424d4
+# %% ../nbs/00a_activations.ipynb #067b4fb4
 def _times(x, *factors):
     "The product, in the memory of `x` (an intermediate result of the full shape) where no graph is recorded"
     for factor in factors: x = x * factor if torch.is_grad_enabled() else x.mul_(factor)
@@ -29,6 +29,11 @@ def _plus(x, term):
 def _sqrt(x):
     "The square root, likewise"
     return x.sqrt() if torch.is_grad_enabled() else x.sqrt_()
+
+
+def _inverse(x):
+    "One over `x`, likewise"
+    return x.reciprocal() if torch.is_grad_enabled() else x.reciprocal_()
 
 # %% ../nbs/00a_activations.ipynb #15c5b3b8
 class Layer(NamedTuple):
@@ -206,7 +211,7 @@ class Activation:
         "All that a layer needs: value and slope at `b`, the increment to `b + t`, and what the tangent misses of it"
         return Layer(*cls._apply(_Layer, cls.layer_formula, b, t))
 
-# %% ../nbs/00a_activations.ipynb #a18797c8
+# %% ../nbs/00a_activations.ipynb #ad8b1a17
 class Squareplus(Activation):
     "s(a) = (a + sqrt(a^2 + 4)) / 2 (Barron, 2021), in the forms of equations (3) and (4)"
 
@@ -218,7 +223,7 @@ class Squareplus(Activation):
         size = a.abs()
         root = _sqrt(_plus(a * a, 4))
         value = _times(a + size, 0.5)
-        return _plus(value, _times(_plus(size, root).reciprocal(), 2)), 1 / root
+        return _plus(value, _times(_inverse(_plus(size, root)), 2)), _inverse(root)
 
     @classmethod
     def value_formula(cls, a):
@@ -241,9 +246,9 @@ class Squareplus(Activation):
     def layer_formula(cls, b, t):
         (p, over_r0), (q, _) = cls._value_and_root(b), cls._value_and_root(b + t)
         pq = _times(q, p)
-        h = t / (1 + pq)
+        h = _times(_inverse(1 + pq), t)
         increment = _times(pq, h)
-        return Layer(p, p * over_r0, increment, _times(h, increment, over_r0))
+        return Layer(value=p, remainder=_times(h, increment, over_r0), slope=_times(over_r0, p), increment=increment)
 
     @classmethod
     def partials_formula(cls, b, t):
@@ -251,14 +256,14 @@ class Squareplus(Activation):
         (p, over_r0), (q, over_r1) = cls._value_and_root(b), cls._value_and_root(c)
         pq, slope_there, sum_ = q * p, q * over_r1, p + q
         above = 1 + pq
-        h, both = t / above, over_r0 * over_r1
-        bend = _plus(_times(_plus(c, b), above, 2 / sum_, over_r0), b)
+        bend = _plus(_times(_plus(c, b), above, over_r0, 2 / sum_), b)
+        h, both = _times(_inverse(above), t), _times(over_r1, over_r0)
         return Partials(
-            slope=p * over_r0,
-            curvature=2 * over_r0 * over_r0 * over_r0,
             slope_there=slope_there,
             slope_change=_times(sum_, h, both),
-            slope_remainder=_times(bend, pq, h, h, over_r0, -both),
+            slope_remainder=_times(bend, pq, h, h, over_r0, both, -1),
+            slope=_times(p, over_r0),
+            curvature=_times(over_r0 * over_r0, over_r0, 2),
         )
 
 # %% ../nbs/00a_activations.ipynb #7a0e26e7

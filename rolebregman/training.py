@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['preference_rate', 'node_label', 'NegativeSampler', 'named_generator', 'rank_loss', 'direction_loss', 'softmax_loss',
-           'TrainConfig', 'take', 'encode_once', 'batch_losses', 'score_edges', 'History', 'fit']
+           'TrainConfig', 'take', 'encode_once', 'batch_losses', 'score_edges', 'History', 'make_optimizer', 'fit']
 
-# %% ../nbs/05_training.ipynb #30f4279d
+# %% ../nbs/05_training.ipynb #84d0c553
 import math
 import time
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tqdm import tqdm
 
 from .datasets import DirectedDataset
-from .heads import DistanceHead
+from .heads import DistanceHead, compiled
 
 # %% ../nbs/05_training.ipynb #9d80937a
 def preference_rate(
@@ -129,7 +129,7 @@ def softmax_loss(
     logits = (-distances).masked_fill(masked, -math.inf)
     return cross_entropy(logits, rows, reduction="sum") / max(1, len(rows))
 
-# %% ../nbs/05_training.ipynb #35323f8c
+# %% ../nbs/05_training.ipynb #fde71c2b
 @dataclass(frozen=True)
 class TrainConfig:
     "The settings of `fit`. A value outside its range raises a ValueError that names the field."
@@ -150,23 +150,26 @@ class TrainConfig:
     def __post_init__(self):
         if self.loss not in ("margin", "softmax"):
             raise ValueError(f"TrainConfig.loss is {self.loss!r}; expected 'margin' or 'softmax'")
-        for name, low in dict(negatives=1, epochs=0, batch_size=1, patience=0, valid_negatives=1).items():
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic): object.__setattr__(self, name, value.item())
+        for name, low in dict(negatives=1, epochs=0, batch_size=1, patience=0, valid_negatives=1, seed=0).items():
             value = getattr(self, name)
             if value is None and name == "batch_size": continue
-            if not isinstance(value, int) or value < low:
+            if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise ValueError(f"TrainConfig.{name} is {value!r}; expected a whole number of at least {low}")
         for name in ("margin", "direction_margin", "direction_weight", "lr", "weight_decay", "grad_clip"):
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
                 raise ValueError(f"TrainConfig.{name} is {value!r}; expected a finite number of at least 0")
 
-# %% ../nbs/05_training.ipynb #36319513
+# %% ../nbs/05_training.ipynb #8bea7c50
 def take(
     features, # all items (n, d), tensor or array; a memory-mapped array is read only where needed
     rows: Tensor, # the items wanted, int64 (m,)
 ) -> Tensor: # (m, d)
-    "Rows of a table of items as a tensor."
-    return features[rows] if isinstance(features, Tensor) else torch.from_numpy(features[rows.numpy()])
+    "Rows of a table of items as a tensor, where the table is."
+    if isinstance(features, Tensor): return features[rows.to(features.device)]
+    return torch.from_numpy(features[rows.numpy()])
 
 
 def encode_once(
@@ -176,9 +179,10 @@ def encode_once(
 ) -> Tensor: # encoded items (m, k)
     "Encode each distinct item among `rows` once, and lay the results out like `rows`."
     items, where = torch.unique(rows, return_inverse=True)
-    return encode(take(features, items))[where]
+    encoded = encode(take(features, items))
+    return encoded.index_select(0, where.to(encoded.device))
 
-# %% ../nbs/05_training.ipynb #61566c4a
+# %% ../nbs/05_training.ipynb #0754323f
 def batch_losses(
     head: DistanceHead, # the head to train
     features, # all items (n, d), tensor or array
@@ -187,8 +191,10 @@ def batch_losses(
     sampler: NegativeSampler, # where the negatives come from
     config: TrainConfig, # which loss, how many negatives, which margins
     generator: torch.Generator, # draws the negatives
+    compare=None, # `head.compare`, or a faster equal
 ) -> tuple[Tensor, Tensor]: # rank loss () and direction loss ()
     "Both losses of one batch; the direction loss is zero where `direction_weight` is 0 or the head is symmetric."
+    compare = compare or head.compare
     (x, y), b, softmax = edges.T, len(edges), config.loss == "softmax"
     both_ways = config.direction_weight > 0 and not head.symmetric
     if softmax: drawn = sampler.pool[torch.randint(len(sampler.pool), (config.negatives,), generator=generator)]
@@ -201,15 +207,15 @@ def batch_losses(
         known = sampler.known(x[:, None], torch.cat([y, drawn]))
         rank = softmax_loss(head.compare_all(u[:b], v[:candidates], exact=False), known)
         if not both_ways: return rank, rank.new_zeros(())
-        forward, reverse = head.compare(u, torch.cat([v[:b], v[candidates:]])).split(b)
+        forward, reverse = compare(u, torch.cat([v[:b], v[candidates:]])).split(b)
     else:
         left = torch.cat([u[:b], u[:b].repeat_interleave(config.negatives, 0), u[b:]])
-        forward, negative, reverse = head.compare(left, v).split([b, len(drawn), len(turned)])
+        forward, negative, reverse = compare(left, v).split([b, len(drawn), len(turned)])
         rank = rank_loss(forward, negative.reshape(b, -1), config.margin)
         if not both_ways: return rank, rank.new_zeros(())
-    return rank, direction_loss(forward, reverse, one_way, config.direction_margin)
+    return rank, direction_loss(forward, reverse, one_way.to(forward.device), config.direction_margin)
 
-# %% ../nbs/05_training.ipynb #dc1dbe77
+# %% ../nbs/05_training.ipynb #3375a4a3
 @torch.inference_mode()
 def score_edges(
     head: DistanceHead, # any head
@@ -217,18 +223,25 @@ def score_edges(
     edges, # source and target rows, int64 (m, 2)
     negatives, # for each edge's source, rows of other targets, int64 (m, c)
     block: int = 1 << 12, # pairs compared at a time
+    compile: bool = False, # use PyTorch's compiler where there is one: worth it from some million pairs on
 ) -> tuple[Tensor, Tensor, Tensor]: # on the CPU: `D(x, y)` (m,), `D(y, x)` (m,), `D(x, y-)` (m, c)
     "Distances of edges in the annotated direction, turned round, and to negatives; no gradient."
     edges, negatives = torch.as_tensor(edges), torch.as_tensor(negatives)
-    rows, where = torch.unique(torch.cat([edges.flatten(), negatives.flatten()]), return_inverse=True)
-    (x, y), others = where[:edges.numel()].reshape(-1, 2).T, where[edges.numel():].reshape(negatives.shape)
-    items = take(features, rows)
-    u, v = head.encode_source(items), head.encode_target(items)
-    # Two calls of one shape: vectorised functions round by place, and a symmetric head should tie to the last bit.
-    forward, reverse = head.compare(u[x], v[y]), head.compare(u[y], v[x])
-    step = max(1, block // max(1, others.shape[1]))
-    parts = [head.compare(u[a][:, None], v[o]) for a, o in zip(x.split(step), others.split(step))]
-    return forward.cpu(), reverse.cpu(), torch.cat(parts).cpu()
+    compare = compiled(head.compare) if compile else head.compare
+    many = max(1, (1 << 20) // (2 + negatives.shape[1]))
+    step = max(1, block // max(1, negatives.shape[1]))
+    found = []
+    for some, others in zip(edges.split(many), negatives.split(many)):
+        rows, where = torch.unique(torch.cat([some.flatten(), others.flatten()]), return_inverse=True)
+        items = take(features, rows)
+        u, v = head.encode_source(items), head.encode_target(items)
+        (x, y), where = where[:some.numel()].reshape(-1, 2).T.to(u.device), where[some.numel():].to(u.device)
+        # Calls of one shape: vectorised functions round by place, and a symmetric head should tie to the last bit.
+        pairs = [(compare(u[a], v[b]), compare(u[b], v[a])) for a, b in zip(x.split(block), y.split(block))]
+        parts = [compare(u[a][:, None], v[o]) for a, o in zip(x.split(step), where.reshape(others.shape).split(step))]
+        found.append((*map(torch.cat, zip(*pairs)), torch.cat(parts)))
+    if not found: return torch.zeros(0), torch.zeros(0), torch.zeros(0, negatives.shape[1])
+    return tuple(torch.cat(part).cpu() for part in zip(*found))
 
 # %% ../nbs/05_training.ipynb #e926a27b
 @dataclass(repr=False)
@@ -274,11 +287,20 @@ class History:
         right.set_ylabel("validation accuracy")
         return left, right
 
-# %% ../nbs/05_training.ipynb #b3a2ed5f
+# %% ../nbs/05_training.ipynb #da5a77dc
 def _diverged(head, config, where, what):
     return FloatingPointError(f"training of {type(head).__name__} broke down at {where}: {what} is not finite. "
                               f"Lower lr (now {config.lr:g}), or the margins (now {config.margin:g} and "
                               f"{config.direction_margin:g}), or set grad_clip (now {config.grad_clip:g}, 0 is off)")
+
+
+def make_optimizer(
+    parameters: list, # what is trained
+    config: TrainConfig, # `lr` and `weight_decay`
+) -> torch.optim.Optimizer:
+    "AdamW, in its fused form where the device has one."
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    return torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
 
 
 def fit(
@@ -286,16 +308,19 @@ def fit(
     ds: DirectedDataset, # its `train` edges are learned, its `valid` edges choose the epoch
     config: TrainConfig = TrainConfig(), # all settings
     progress: bool = True, # show a progress bar
+    compile: bool = False, # use PyTorch's compiler where there is one: half a minute to start, then faster steps
 ) -> History: # what happened, epoch by epoch
     """Train `head` on the edges of `ds`; the head ends in `eval` mode with the weights of the best validation epoch.
 
     Without validation edges it trains for all epochs and keeps the last weights. Raises a FloatingPointError that says
     where and what to lower when a loss, a gradient or a validation score is not finite."""
     began, train, valid = time.perf_counter(), torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.edges["valid"])
-    head.fit_standardizer(ds.features[np.unique(ds.edges["train"])])
+    head.fit_standardizer(ds.features, np.unique(ds.edges["train"]))
     parameters = [p for p in head.parameters() if p.requires_grad]
     device = next((t.device for t in (*head.parameters(), *head.buffers())), torch.device("cpu"))
-    features = ds.features if device.type == "cpu" else torch.tensor(ds.features, device=device)
+    whole = device.type != "cpu" and ds.features.nbytes <= 2**30  # else the rows of each batch travel by themselves
+    features = torch.tensor(ds.features, device=device) if whole else ds.features
+    compare = compiled(head.compare) if compile else head.compare
     one_way, valid_one_way = (torch.as_tensor(ds.one_way(split)) for split in ("train", "valid"))
     sampler, generator = NegativeSampler(ds), torch.Generator().manual_seed(config.seed)
     valid_negatives = sampler.sample(valid[:, 0], config.valid_negatives, named_generator("fit", ds.name, ds.seed))
@@ -310,23 +335,27 @@ def fit(
     history = History(config)
     history.add(0, math.nan, math.nan, *validate(0))
     best = {name: value.clone() for name, value in head.state_dict().items()}
-    optimizer = torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay) if parameters else None
+    optimizer = make_optimizer(parameters, config) if parameters else None
     size = config.batch_size or min(512, max(16, len(train) // 10))
     bar = tqdm(range(1, config.epochs + 1 if parameters else 1), desc=type(head).__name__, unit="epoch",
                disable=not progress)
     for epoch in bar:
         head.train()
-        total = torch.zeros(2)
+        total = torch.zeros(2, device=device)
         for step, batch in enumerate(torch.randperm(len(train), generator=generator).split(size), 1):
-            rank, direction = batch_losses(head, features, train[batch], one_way[batch], sampler, config, generator)
-            loss = rank + config.direction_weight * direction
+            with head.held_weights():
+                losses = batch_losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare)
+            loss = losses[0] + config.direction_weight * losses[1]
             optimizer.zero_grad()
             loss.backward()
-            norm = clip_grad_norm_(parameters, config.grad_clip or math.inf)
-            for what, value in (("the loss", loss), ("the gradient", norm)):
-                if not torch.isfinite(value): raise _diverged(head, config, f"epoch {epoch}, step {step}", what)
+            gradients = [p.grad for p in parameters if p.grad is not None]
+            norm = get_total_norm(gradients)
+            if not torch.isfinite(loss + norm):
+                what = "the gradient" if torch.isfinite(loss) else "the loss"
+                raise _diverged(head, config, f"epoch {epoch}, step {step}", what)
+            if config.grad_clip: clip_grads_with_norm_(parameters, config.grad_clip, norm)
             optimizer.step()
-            total += len(batch) * torch.stack([rank, direction]).detach().cpu()
+            total += len(batch) * torch.stack(losses).detach()
         history.add(epoch, *(total / len(train)).tolist(), *validate(epoch))
         bar.set_postfix(loss=f"{total.sum().item() / len(train):.3f}", valid=f"{history.rows[-1]['score']:.3f}")
         if history.best_epoch == epoch: best = {name: value.clone() for name, value in head.state_dict().items()}
