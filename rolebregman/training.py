@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['preference_rate', 'node_label', 'NegativeSampler', 'named_generator', 'rank_loss', 'direction_loss', 'softmax_loss',
-           'TrainConfig', 'take', 'encode_once', 'batch_losses', 'score_edges', 'History', 'make_optimizer', 'fit']
+           'TrainConfig', 'take', 'encode_sides', 'batch_losses', 'score_edges', 'History', 'on_device', 'make_step',
+           'fit']
 
-# %% ../nbs/05_training.ipynb #84d0c553
+# %% ../nbs/05_training.ipynb #77093fbf
 import math
 import time
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tqdm import tqdm
 
 from .datasets import DirectedDataset
-from .heads import DistanceHead, compiled
+from .heads import DistanceHead
+from .icnn import compiled
 
 # %% ../nbs/05_training.ipynb #9d80937a
 def preference_rate(
@@ -162,7 +164,7 @@ class TrainConfig:
             if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
                 raise ValueError(f"TrainConfig.{name} is {value!r}; expected a finite number of at least 0")
 
-# %% ../nbs/05_training.ipynb #8bea7c50
+# %% ../nbs/05_training.ipynb #067baad4
 def take(
     features, # all items (n, d), tensor or array; a memory-mapped array is read only where needed
     rows: Tensor, # the items wanted, int64 (m,)
@@ -172,17 +174,25 @@ def take(
     return torch.from_numpy(features[rows.numpy()])
 
 
-def encode_once(
-    encode, # `head.encode_source` or `head.encode_target`
+def encode_sides(
+    head: DistanceHead, # any head
     features, # all items (n, d), tensor or array
-    rows: Tensor, # the items wanted, with repetitions, int64 (m,)
-) -> Tensor: # encoded items (m, k)
-    "Encode each distinct item among `rows` once, and lay the results out like `rows`."
-    items, where = torch.unique(rows, return_inverse=True)
-    encoded = encode(take(features, items))
-    return encoded.index_select(0, where.to(encoded.device))
+    sources: Tensor, # rows of the sources, with repetitions, int64 (p,)
+    targets: Tensor, # rows of the targets, with repetitions, int64 (q,)
+) -> tuple[Tensor, Tensor]: # encoded sources (p, k) and targets (q, k)
+    "Encode each distinct item once in each of its roles, and lay the results out like `sources` and `targets`."
+    some, s = torch.unique(sources, return_inverse=True)
+    more, t = torch.unique(targets, return_inverse=True)
+    place = torch.searchsorted(some, more).clamp(max=len(some) - 1)
+    new = some[place] != more  # the targets that are no sources come behind the sources
+    items = head.standardized(take(features, torch.cat([some, more[new]])))
+    place = torch.where(new, len(some) - 1 + new.cumsum(0), place)
+    u = head.source(items[:len(some)])
+    v = head.target(items if len(more) == len(items) else items[place.to(items.device)])
+    t = place[t] if len(more) == len(items) else t
+    return u.index_select(0, s.to(u.device)), v.index_select(0, t.to(v.device))
 
-# %% ../nbs/05_training.ipynb #0754323f
+# %% ../nbs/05_training.ipynb #dc2ea38f
 def batch_losses(
     head: DistanceHead, # the head to train
     features, # all items (n, d), tensor or array
@@ -200,8 +210,7 @@ def batch_losses(
     if softmax: drawn = sampler.pool[torch.randint(len(sampler.pool), (config.negatives,), generator=generator)]
     else: drawn = sampler.sample(x, config.negatives, generator).flatten()
     turned = x if both_ways else x[:0]
-    u = encode_once(head.encode_source, features, torch.cat([x, y[:len(turned)]]))
-    v = encode_once(head.encode_target, features, torch.cat([y, drawn, turned]))
+    u, v = encode_sides(head, features, torch.cat([x, y[:len(turned)]]), torch.cat([y, drawn, turned]))
     candidates = b + len(drawn)
     if softmax:
         known = sampler.known(x[:, None], torch.cat([y, drawn]))
@@ -287,20 +296,51 @@ class History:
         right.set_ylabel("validation accuracy")
         return left, right
 
-# %% ../nbs/05_training.ipynb #da5a77dc
+# %% ../nbs/05_training.ipynb #5a2b71d7
 def _diverged(head, config, where, what):
     return FloatingPointError(f"training of {type(head).__name__} broke down at {where}: {what} is not finite. "
                               f"Lower lr (now {config.lr:g}), or the margins (now {config.margin:g} and "
                               f"{config.direction_margin:g}), or set grad_clip (now {config.grad_clip:g}, 0 is off)")
 
 
-def make_optimizer(
-    parameters: list, # what is trained
-    config: TrainConfig, # `lr` and `weight_decay`
-) -> torch.optim.Optimizer:
-    "AdamW, in its fused form where the device has one."
+def on_device(
+    features, # all items (n, d), an array
+    head: DistanceHead, # says which device
+):
+    "Features of up to 1 GiB as a tensor where the head is; larger ones as they are, to travel batch by batch."
+    device = head.standardizer.mean.device
+    return torch.tensor(features, device=device) if device.type != "cpu" and features.nbytes <= 2**30 else features
+
+
+def make_step(
+    head: DistanceHead, # trained in place, on the device where it is
+    ds: DirectedDataset, # its `train` edges are learned
+    config: TrainConfig = TrainConfig(), # losses and optimiser; `seed` seeds the negatives
+    compile: bool = False, # use PyTorch's compiler where there is one
+    sampler: NegativeSampler = None, # of `ds`, where there is one already
+): # a function of edge numbers, int64 (b,), that takes a step and returns rank and direction loss (2,)
+    "One step of `fit`: losses, gradient, AdamW. It raises a FloatingPointError that says what is not finite."
+    train, one_way = torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.one_way("train"))
+    sampler, generator = sampler or NegativeSampler(ds), named_generator("negatives", config.seed)
+    features, compare = on_device(ds.features, head), compiled(head.compare) if compile else head.compare
+    parameters = [p for p in head.parameters() if p.requires_grad]
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
-    return torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
+    optimizer = torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
+
+    def step(batch):
+        with head.held_weights():
+            losses = batch_losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare)
+        loss = losses[0] + config.direction_weight * losses[1]
+        optimizer.zero_grad()
+        loss.backward()
+        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if not torch.isfinite(loss + norm):
+            raise FloatingPointError("the gradient" if torch.isfinite(loss) else "the loss")
+        if config.grad_clip: clip_grads_with_norm_(parameters, config.grad_clip, norm)
+        optimizer.step()
+        return torch.stack(losses).detach()
+
+    return step
 
 
 def fit(
@@ -314,15 +354,13 @@ def fit(
 
     Without validation edges it trains for all epochs and keeps the last weights. Raises a FloatingPointError that says
     where and what to lower when a loss, a gradient or a validation score is not finite."""
-    began, train, valid = time.perf_counter(), torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.edges["valid"])
+    began, edges, valid = time.perf_counter(), len(ds.edges["train"]), torch.as_tensor(ds.edges["valid"])
     head.fit_standardizer(ds.features, np.unique(ds.edges["train"]))
-    parameters = [p for p in head.parameters() if p.requires_grad]
-    device = next((t.device for t in (*head.parameters(), *head.buffers())), torch.device("cpu"))
-    whole = device.type != "cpu" and ds.features.nbytes <= 2**30  # else the rows of each batch travel by themselves
-    features = torch.tensor(ds.features, device=device) if whole else ds.features
-    compare = compiled(head.compare) if compile else head.compare
-    one_way, valid_one_way = (torch.as_tensor(ds.one_way(split)) for split in ("train", "valid"))
-    sampler, generator = NegativeSampler(ds), torch.Generator().manual_seed(config.seed)
+    trainable = any(p.requires_grad for p in head.parameters())
+    sampler = NegativeSampler(ds)
+    step = make_step(head, ds, config, compile, sampler) if trainable else None
+    order, features = torch.Generator().manual_seed(config.seed), on_device(ds.features, head)
+    valid_one_way = torch.as_tensor(ds.one_way("valid"))
     valid_negatives = sampler.sample(valid[:, 0], config.valid_negatives, named_generator("fit", ds.name, ds.seed))
 
     def validate(epoch):
@@ -335,29 +373,19 @@ def fit(
     history = History(config)
     history.add(0, math.nan, math.nan, *validate(0))
     best = {name: value.clone() for name, value in head.state_dict().items()}
-    optimizer = make_optimizer(parameters, config) if parameters else None
-    size = config.batch_size or min(512, max(16, len(train) // 10))
-    bar = tqdm(range(1, config.epochs + 1 if parameters else 1), desc=type(head).__name__, unit="epoch",
+    size = config.batch_size or min(512, max(16, edges // 10))
+    bar = tqdm(range(1, config.epochs + 1 if trainable else 1), desc=type(head).__name__, unit="epoch",
                disable=not progress)
     for epoch in bar:
         head.train()
-        total = torch.zeros(2, device=device)
-        for step, batch in enumerate(torch.randperm(len(train), generator=generator).split(size), 1):
-            with head.held_weights():
-                losses = batch_losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare)
-            loss = losses[0] + config.direction_weight * losses[1]
-            optimizer.zero_grad()
-            loss.backward()
-            gradients = [p.grad for p in parameters if p.grad is not None]
-            norm = get_total_norm(gradients)
-            if not torch.isfinite(loss + norm):
-                what = "the gradient" if torch.isfinite(loss) else "the loss"
-                raise _diverged(head, config, f"epoch {epoch}, step {step}", what)
-            if config.grad_clip: clip_grads_with_norm_(parameters, config.grad_clip, norm)
-            optimizer.step()
-            total += len(batch) * torch.stack(losses).detach()
-        history.add(epoch, *(total / len(train)).tolist(), *validate(epoch))
-        bar.set_postfix(loss=f"{total.sum().item() / len(train):.3f}", valid=f"{history.rows[-1]['score']:.3f}")
+        total = 0
+        for number, batch in enumerate(torch.randperm(edges, generator=order).split(size), 1):
+            try: total += len(batch) * step(batch)
+            except FloatingPointError as what:
+                raise _diverged(head, config, f"epoch {epoch}, step {number}", what) from None
+        losses = (total / edges).tolist()
+        history.add(epoch, *losses, *validate(epoch))
+        bar.set_postfix(loss=f"{sum(losses):.3f}", valid=f"{history.rows[-1]['score']:.3f}")
         if history.best_epoch == epoch: best = {name: value.clone() for name, value in head.state_dict().items()}
         if config.patience and epoch - history.best_epoch >= config.patience: break
     if not all(value.isfinite().all() for value in best.values()):

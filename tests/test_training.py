@@ -16,6 +16,7 @@ from rolebregman.training import (
     TrainConfig,
     batch_losses,
     direction_loss,
+    encode_sides,
     fit,
     named_generator,
     preference_rate,
@@ -134,7 +135,7 @@ class Counting:
     "Notes the shapes that a head's methods are called with"
     def __init__(self, head):
         self.calls = {}
-        for name in ("encode_source", "encode_target", "compare"): self.wrap(head, name)
+        for name in ("standardized", "source", "target", "compare"): self.wrap(head, name)
 
     def wrap(self, head, name):
         inner, seen = getattr(head, name), self.calls.setdefault(name, [])
@@ -151,9 +152,21 @@ def test_a_batch_encodes_each_item_once_and_compares_once(negatives):
     calls = Counting(head).calls
     one_way, config = torch.ones(len(edges), dtype=torch.bool), replace(FAST, negatives=negatives)
     batch_losses(head, torch.as_tensor(ds.features), edges, one_way, NegativeSampler(ds), config, torch.Generator())
-    assert calls["encode_source"] == [[len(torch.unique(edges))]]
-    assert len(calls["encode_target"]) == 1 and calls["encode_target"][0][0] <= ds.num_nodes
+    assert calls["source"] == [[len(torch.unique(edges))]]
+    assert len(calls["target"]) == len(calls["standardized"]) == 1
+    assert len(torch.unique(edges)) <= calls["target"][0][0] == calls["standardized"][0][0] <= ds.num_nodes
     assert [c[0] for c in calls["compare"]] == [len(edges) * (2 + negatives)]
+
+
+def test_both_sides_are_laid_out_as_asked():
+    "Sources and targets that overlap in part, in full and not at all"
+    ds = toy_tree(depth=3, dim=8)
+    head, f, g = make_head("role_bregman", dim=8), torch.as_tensor(ds.features), torch.Generator().manual_seed(0)
+    for low, high in ((0, 20), (10, 33), (20, 33)):
+        x, y = torch.randint(0, 20, (40,), generator=g), torch.randint(low, high, (50,), generator=g)
+        u, v = encode_sides(head, f, x, y)
+        torch.testing.assert_close(u, head.encode_source(f[x]))
+        torch.testing.assert_close(v, head.encode_target(f[y]))
 
 
 @pytest.mark.parametrize("loss", ["margin", "softmax"])
