@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['BACKENDS', 'finished']
 
-# %% ../nbs/06a0_workers.ipynb #3f0e4f27
+# %% ../nbs/06a0_workers.ipynb #48f238ec
 import logging
 import os
 import signal
+import socket
 import time
 import warnings
 from collections import deque
@@ -18,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from threading import RLock, Thread
+from urllib.parse import urlsplit
 
 from joblib.externals.loky import ProcessPoolExecutor
 from tqdm import tqdm
@@ -44,7 +46,7 @@ def _loky(jobs, address=None):
         raise
     executor.shutdown()
 
-# %% ../nbs/06a0_workers.ipynb #0d51b3a5
+# %% ../nbs/06a0_workers.ipynb #04219e19
 def _package(name, backend):
     try: return import_module(name)
     except ImportError as error:
@@ -52,10 +54,17 @@ def _package(name, backend):
                           f"pip install {name}") from error
 
 
+def _knock(address): # both packages wait for minutes where nobody is at home
+    where = urlsplit(address if "//" in address else f"//{address}")
+    try: socket.create_connection((where.hostname, where.port), timeout=10).close()
+    except (OSError, ValueError) as error: raise ConnectionError(f"nobody answers at {address}: {error}") from error
+
+
 @contextmanager
 def _dask(jobs, address):
     "The same on a Dask cluster"
     distributed = _package("distributed", "dask")
+    if address: _knock(address)
     own = dict(n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs=logging.ERROR)
     with ExitStack() as stack:
         cluster = address or stack.enter_context(distributed.LocalCluster(**own))
@@ -71,10 +80,9 @@ def _dask(jobs, address):
 def _ray(jobs, address):
     "The same on a Ray cluster"
     ray = _package("ray", "ray")
+    if address and address != "auto": _knock(address)
     own = {} if address else dict(num_cpus=jobs, include_dashboard=False, object_store_memory=2**27)
-    try: ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
-    except (ValueError, ConnectionError) as error:
-        raise ConnectionError(f"no Ray cluster at {address or 'this machine'}: {error}") from error
+    ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
     try:
         call = ray.remote(num_cpus=1, max_retries=2)(lambda work, item: work(item))
         yield lambda work, item: call.remote(work, item).future()

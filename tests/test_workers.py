@@ -40,16 +40,15 @@ def test_one_job_is_this_process_and_its_threads_are_left_alone():
     assert list(finished(inverse, [], jobs=2)) == []
 
 
-def killed_once(path):
-    if path.name == "b" and not path.exists():
-        path.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return path.name
-
-
 def test_what_was_under_way_in_a_killed_process_is_done_again(tmp_path):
+    def work(path):
+        if path.name == "b" and not path.exists():
+            path.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return path.name
+
     items = [tmp_path / name for name in "abcd"]
-    assert dict(finished(killed_once, items, jobs=2)) == {path: path.name for path in items}
+    assert dict(finished(work, items, jobs=2)) == {path: path.name for path in items}
 
 
 def alive(process):
@@ -86,6 +85,13 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(backend, p
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=rf"needs the package {package}: pip install 'rolebregman\[scale\]'"):
         list(finished(inverse, [1], backend=backend))
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "tcp://127.0.0.1:9", "127.0.0.1", "tcp://127.0.0.1:port"])
+def test_an_address_where_nobody_is_is_told_at_once(backend, address):
+    with pytest.raises(ConnectionError, match=f"nobody answers at {address}: "):
+        list(finished(inverse, [1], backend=needs(backend), address=address))
 
 
 def test_wrong_arguments_are_refused_before_anything_starts():
