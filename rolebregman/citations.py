@@ -301,7 +301,7 @@ def evaluate_ogb(head,                # a `DistanceHead`: encode_source, encode_
                  ds: OGBDataset,
                  split: str = "test", # "valid" or "test"
                  batch: int = 64,     # edges scored at once
-                 block: int = 16384,  # papers encoded at once
+                 block: int | None = None, # papers encoded at once; by default what fits well into memory
                  limit: int | None = None # only so many edges, for a first look; official with None
                 ) -> dict[str, float]: # mrr, hits@1, hits@3, hits@10
     "The official metrics of a head. Raises `ValueError` for a distance that is not finite, and for another split."
@@ -313,7 +313,7 @@ def evaluate_ogb(head,                # a `DistanceHead`: encode_source, encode_
     for i in range(0, len(edges), batch):
         needed[negatives[i:i + batch]] = True
     place = torch.from_numpy(np.cumsum(needed) - 1)
-    among = Candidates(head, encode_rows(head.encode_target, ds.features, np.flatnonzero(needed), block), block)
+    among = Candidates(head, encode_rows(head.encode_target, ds.features, np.flatnonzero(needed), block))
     evaluator, found = ogb_evaluator(ds.name), {}
     for i in range(0, len(edges), batch):
         some, others = torch.from_numpy(edges[i:i + batch]), torch.from_numpy(negatives[i:i + batch].astype(np.int64))

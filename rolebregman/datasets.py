@@ -14,14 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 import numpy as np
 import pandas as pd
 from .citations import load_citation, load_ogb
-from .directed import PARTS, DirectedDataset, Report, split_by, toy_tree
+from .directed import PARTS, DirectedDataset, Report, feature_blocks, split_by, toy_tree
 from .encoders import encode_texts
 from .lexical import load_hyperlex, load_wordnet
 from .ontology import load_go
@@ -74,6 +73,7 @@ def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or 
                label: str | None = None,      # column that says which pairs hold; default: "label", if any
                min_label: float | None = None, # labels are strengths, and a pair holds from this one on
                ids: Sequence | None = None,   # the n ids of the rows of `embeddings`; default: row numbers, from 0
+               id_column: str | None = None,  # of a table of vectors; default: "id", a column of text, or the index
                texts=None,                    # id -> text: a mapping, or a table (or its file) with columns id and text
                encoder: str | Callable = "all-minilm-l6-v2", # for `encode_texts`, where there are no embeddings
                missing: str = "raise",        # "drop": leave out pairs of ids without vector or text, and count them
@@ -96,9 +96,11 @@ def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or 
     scored = read_scores(pairs, source, target, label or "label") if min_label is not None else None
     used = found if scored is None else scored
     where = "pairs" if isinstance(pairs, pd.DataFrame) else str(pairs)
-    give = _texts_of if embeddings is None else _vectors_of
     wanted = pd.unique(used[["source", "target"]].to_numpy().ravel())
-    features, nodes, what = give(embeddings, ids, read_texts(texts), wanted)
+    if embeddings is None:
+        features, nodes, what = _texts_of(read_texts(texts), wanted)
+    else:
+        features, nodes, what = _vectors_of(embeddings, ids, id_column, read_texts(texts), wanted)
     if missing == "drop":
         (found, lost), scored = _covered(found, nodes), None if scored is None else _covered(scored, nodes)[0]
         dropped |= {f"pair of an id without a {what.split(';')[0]}": lost} if lost else {}
@@ -113,20 +115,22 @@ def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or 
     return _own_dataset(name, features, nodes, found, scored, report, seed, fractions, split, pool)
 
 # %% ../nbs/04_datasets.ipynb #521ee109
-def _texts_of(embeddings, ids, texts, used):
+def _texts_of(texts, used):
     "(None, nodes with their texts, what an id lacks that is not there)"
     ids = sorted(used) if texts is None else sorted(set(used) & set(texts.index))
     nodes = pd.DataFrame(dict(id=ids), dtype=object)
     nodes["text"] = nodes["id"] if texts is None else nodes["id"].map(texts)
     return None, nodes, "text in texts="
 
-def _vectors_of(embeddings, ids, texts, used):
+def _vectors_of(embeddings, ids, id_column, texts, used):
     "(vectors, nodes, what an id lacks that is not there)"
-    features, own = read_vectors(embeddings, used)
+    features, own = read_vectors(embeddings, used, id_column)
     ids, numbered = own if ids is None else ids, ids is None and own is None
     nodes = pd.DataFrame(dict(id=[str(i).strip() for i in (range(len(features)) if numbered else ids)]))
     if len(nodes) != len(features):
         raise ValueError(f"ids: {len(nodes):,} of them for {len(features):,} vectors; there must be one id a row")
+    if (twice := nodes["id"][nodes["id"].duplicated()]).size:
+        raise ValueError(f"ids: {twice.iloc[0]!r} stands more than once")
     if texts is not None:
         nodes["text"] = nodes["id"].map(texts)
     return features, nodes, "vector; without ids= the pairs must hold row numbers" if numbered else "vector"
@@ -151,8 +155,6 @@ def _require(found, ids, what, where):
 def _own_dataset(name, features, nodes, found, scored, report, seed, fractions, split, pool):
     "The dataset of `from_pairs`, with what is odd about it in the report"
     row = pd.Series(np.arange(len(nodes)), nodes["id"])
-    if row.index.has_duplicates:
-        raise ValueError(f"ids: {row.index[row.index.duplicated()][0]!r} stands more than once")
     rows = np.stack([row[found["source"]], row[found["target"]]], 1)
     rank = np.argsort(np.argsort(nodes["id"].to_numpy(), kind="stable"), kind="stable")
     parts, rest = split_by(split, rows, seed, fractions, rank)
@@ -160,7 +162,7 @@ def _own_dataset(name, features, nodes, found, scored, report, seed, fractions, 
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
     ds = DirectedDataset(name, features, nodes, parts, report, seed, _pool_rows(pool, row, rows), rest)
     if scored is not None:
-        ds = replace(ds, graded=_graded(scored, row, ds, seed, fractions))
+        ds.graded = _graded(scored, row, ds, seed, fractions)
     _note_oddities(ds)
     return ds.check_negatives()
 
@@ -190,8 +192,11 @@ def _graded(scored, row, ds, seed, fractions):
 
 def _note_oddities(ds):
     "Write into the report what a user should know about the vectors and the pairs"
-    zero = ~ds.features.any(1)
-    twice = pd.Series([hash(v.tobytes()) for v in ds.features]).duplicated().to_numpy() & ~zero
+    zero, prints = np.empty(ds.num_nodes, bool), np.empty(ds.num_nodes, np.int64)
+    for start, some in feature_blocks(ds.features):
+        zero[start:start + len(some)] = ~some.any(1)
+        prints[start:start + len(some)] = [hash(v.tobytes()) for v in some]
+    twice = pd.Series(prints).duplicated().to_numpy() & ~zero
     for what, rows in {"zero vectors": zero, "vectors equal to an earlier one": twice}.items():
         if rows.any():
             ds.report[what] = f"{rows.sum():,}, the first in row {rows.argmax()} (id {ds.id(rows.argmax())})"

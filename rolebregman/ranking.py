@@ -16,15 +16,15 @@ from torch import Tensor
 
 from .heads import DistanceHead
 
-# %% ../nbs/02b_ranking.ipynb #53a5e612
+# %% ../nbs/02b_ranking.ipynb #4cdb86d5
 def encode_rows(
     encode, # `head.encode_source` or `head.encode_target`
     features, # all items (n, d), tensor or array; a memory-mapped array is read only where needed
     rows, # the items wanted, int64 (m,)
-    block: int = 1 << 14, # items encoded at once
+    block: int | None = None, # items encoded at once; by default as many as hold four million numbers
 ) -> Tensor: # encoded items (m, k), on the head's device
     "Encode some rows of a table of items, block by block."
-    rows, out = torch.as_tensor(rows), None
+    rows, out, block = torch.as_tensor(rows), None, block or max(1, (1 << 22) // features.shape[1])
     for start in range(0, len(rows), block):
         some = rows[start:start + block]
         if not isinstance(features, Tensor): items = torch.from_numpy(np.asarray(features[some.numpy()]))
@@ -34,7 +34,7 @@ def encode_rows(
         out[start:start + len(part)] = part
     return encode(torch.zeros(0, features.shape[1])) if out is None else out
 
-# %% ../nbs/02b_ranking.ipynb #6d2cac8d
+# %% ../nbs/02b_ranking.ipynb #8a1bd38d
 _SPARE = 64 # roundings that a distance may be off by, beyond those of the sum of products
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Candidates:
     def __init__(self,
         head: DistanceHead, # any head; without a product form each distance is computed
         targets: Tensor, # from `encode_target`, (m, k)
-        block: int = 1 << 14, # targets laid out at once
+        block: int = 1 << 12, # targets laid out at once
     ):
         self.head, self.targets = head, targets
         work = torch.promote_types(targets.dtype, torch.float32)

@@ -259,7 +259,7 @@ def test_odd_vectors_are_named_with_their_row():
     (dict(embeddings=VECTORS), r"row 0 .*: source 'w01' has no vector; without ids= the pairs must hold row num"),
     (dict(embeddings=VECTORS[:11], ids=WORDS[:11]), r"pairs, row 10 .*: source 'w11' has no vector. 1 such ids"),
     (dict(embeddings=VECTORS, ids=WORDS[:11]), r"ids: 11 of them for 12 vectors"),
-    (dict(embeddings=VECTORS, ids=WORDS[:11] + ["w01"]), r"source 'w11' has no vector"),
+    (dict(embeddings=VECTORS, ids=WORDS[:11] + ["w01"]), r"ids: 'w01' stands more than once"),
     (dict(embeddings=np.concatenate([VECTORS, VECTORS]), ids=WORDS + WORDS), r"ids: 'w00' stands more than once"),
     (dict(embeddings=VECTORS.astype(int), ids=WORDS), r"dtype int64, expected floats"),
     (dict(texts={"w01": "one"}, encoder=Lengths()), r"pairs, row 0 .*: target 'w00' has no text in texts="),
@@ -396,3 +396,81 @@ def split_of(seed):
     ds = from_pairs(PAIRS, VECTORS, ids=WORDS, seed=seed)
     tree = toy_tree(depth=3, seed=seed)
     return [{k: e.tolist() for k, e in d.edges.items()} for d in (ds, tree)]
+
+
+# Larger than memory
+
+LARGE = """
+import resource, sys
+import numpy as np, pandas as pd, torch
+from rolebregman.baselines import make_head
+from rolebregman.datasets import from_pairs
+from rolebregman.evaluation import evaluate
+from rolebregman.training import TrainConfig, fit
+torch.set_num_threads(1)
+size, dtype = int(sys.argv[2]), np.load(sys.argv[1], mmap_mode="r").dtype
+rng = np.random.default_rng(0)
+pairs = pd.DataFrame(rng.choice(40_000, (400, 2), replace=False), columns=["source", "target"])
+head = make_head("role_bregman", dim=2048, proj_dim=8)
+small = rng.normal(size=(2000, 2048)).astype(np.float32)
+warm = from_pairs(pairs[:40] % 2000, embeddings=small) # imports what comes late
+fit(head, warm, TrainConfig(epochs=1), progress=False), evaluate(head, warm)
+limited = sys.platform == "linux"
+if limited: # the file may be mapped once, but there is no room for a copy of it
+    status = dict(line.split(":") for line in open("/proc/self/status").read().splitlines())
+    room = int(status["VmSize"].split()[0]) * 1024 + size + 200 * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (room, room))
+ds = from_pairs(pairs, embeddings=sys.argv[1])
+if limited:
+    try: np.empty(ds.features.shape, np.float32)
+    except MemoryError: pass
+    else: raise SystemExit("the limit does not limit")
+assert isinstance(ds.features, np.memmap) and ds.features.dtype == dtype
+fit(head, ds.limit(300), TrainConfig(epochs=1), progress=False)
+print(evaluate(head, ds, candidates="all")["mrr"], evaluate(head, ds)["ranking_accuracy"])
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_file_larger_than_the_memory_that_is_left_is_loaded_trained_on_and_ranked(tmp_path, dtype):
+    "Copying the whole of it as float32 takes 328 MB, and there are 200 to spare"
+    rows = np.random.default_rng(0).normal(size=(1000, 2048)).astype(dtype)
+    file = np.lib.format.open_memmap(tmp_path/"vectors.npy", "w+", dtype, (40_000, 2048))
+    for start in range(0, 40_000, 1000):
+        file[start:start + 1000] = rows + np.float32(start / 1e5)
+    file.flush()
+    size = file.nbytes
+    del file
+    done = subprocess.run([sys.executable, "-c", LARGE, str(tmp_path/"vectors.npy"), str(size)], capture_output=True,
+                          text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert all(0 < float(value) <= 1 for value in done.stdout.split())
+
+
+def test_a_hole_in_a_mapped_file_is_found_and_named(tmp_path):
+    vectors = np.zeros((70_000, 64), np.float16)
+    vectors[:, 0] = np.arange(70_000) % 1000
+    vectors[69_000, 5] = np.inf
+    np.save(tmp_path/"vectors.npy", vectors)
+    with pytest.raises(ValueError, match="row 69000, column 5 is inf"):
+        from_pairs(pd.DataFrame(dict(source=range(20), target=range(20, 40))), embeddings=tmp_path/"vectors.npy")
+
+
+def test_ids_in_a_column_of_numbers_are_not_taken_for_a_coordinate():
+    pairs = pd.DataFrame(dict(source=range(100, 120), target=range(120, 140)))
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=list("xyz"))
+    table["node"] = range(100, 140)
+    with pytest.raises(ValueError, match="is column 'node' a coordinate, or the ids.* Pass id_column='node'"):
+        from_pairs(pairs, embeddings=table)
+    ds = from_pairs(pairs, embeddings=table, id_column="node")
+    assert ds.dim == 3 and ds.nodes["id"].tolist() == [str(i) for i in range(100, 140)]
+    assert from_pairs(pairs - 100, embeddings=table.astype({"node": float})).dim == 4
+    for wrong in dict(embeddings=table, id_column="nodes"), dict(embeddings=table.to_numpy(), id_column="node"):
+        with pytest.raises(ValueError, match="id_column = 'node"): from_pairs(pairs, **wrong)
+
+
+@pytest.mark.parametrize("text", ["source,target,source\n1,2,3\n", "source,target,x,x\n1,2,3,4\n"])
+def test_a_file_with_two_columns_of_one_name_is_refused(tmp_path, text):
+    (tmp_path/"pairs.csv").write_text(text)
+    with pytest.raises(ValueError, match="pairs.csv has two columns '(source|x)'.* rename one"):
+        from_pairs(tmp_path/"pairs.csv", embeddings=np.eye(9, dtype=np.float32))
