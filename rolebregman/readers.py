@@ -61,11 +61,14 @@ def read_table(path: str | Path # .csv, .tsv, .tab or .parquet, text also as .gz
         raise ValueError(f"{path}: expected .csv, .tsv, .tab or .parquet; read it with pandas and pass the DataFrame")
     with faults_named(path):
         try:
-            table = pd.read_csv(path, sep="," if suffix == ".csv" else "\t", dtype=str, keep_default_na=False,
-                                quoting=csv.QUOTE_MINIMAL if suffix == ".csv" else csv.QUOTE_NONE, # TSV has no quotes
-                                encoding="utf-8-sig")
+            how = dict(sep="," if suffix == ".csv" else "\t", dtype=str, keep_default_na=False, encoding="utf-8-sig",
+                       quoting=csv.QUOTE_MINIMAL if suffix == ".csv" else csv.QUOTE_NONE) # TSV has no quotes
+            header = pd.read_csv(path, header=None, nrows=1, **how).iloc[0] # below, pandas makes "a.1" of a second "a"
+            table = pd.read_csv(path, **how)
         except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
             raise ValueError(f"{path}: {' '.join(str(e).split())}") from None
+    if (twice := header[header.duplicated() & (header != "")]).size:
+        raise ValueError(f"{path} has two columns {twice.iloc[0]!r}: its header is {list(header)}; rename one")
     if not len(table):
         raise ValueError(f"{path} has 0 rows below its header {list(table.columns)}")
     if not isinstance(table.index, pd.RangeIndex): # pandas makes an index of what stands left of the header
@@ -184,16 +187,19 @@ def read_scores(pairs: str | Path | pd.DataFrame, # as in `read_pairs`, and so a
 
 # %% ../nbs/03c_readers.ipynb #1c5dd9e0
 def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .npz, .parquet, or a file of word vectors
-                 wanted: Sequence[str] = () # ids to look up in a file of word vectors
+                 wanted: Sequence[str] = (), # ids to look up in a file of word vectors
+                 id_column: str | None = None # of a table, for the ids; default: "id", a column of text, the index
                 ) -> tuple[np.ndarray, list[str] | None]: # (n, d) and the n ids where it brings them
     """Vectors and, where they come with them, ids. Of word vectors only the wanted ones that are covered are returned.
 
     Raises `ValueError` that names the file, and the row where one is to blame, where it is damaged or holds anything
     but one matrix, and `FileNotFoundError` where there is none."""
     if isinstance(embeddings, pd.DataFrame):
-        return _vectors_of_frame(embeddings, "embeddings")
+        return _vectors_of_frame(embeddings, "embeddings", id_column)
     if callable(embeddings):
         raise TypeError("embeddings is a function; pass it as encoder=")
+    if id_column is not None and not str(embeddings).lower().endswith(".parquet"):
+        raise ValueError(f"id_column = {id_column!r}: only a DataFrame or a Parquet file of vectors has columns")
     if not isinstance(embeddings, str | Path):
         vectors = np.asanyarray(embeddings)
         if vectors.ndim != 2:
@@ -206,7 +212,7 @@ def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .np
     if kind in ("npy", "npz"):
         return _vectors_of_numpy(path)
     if kind == "parquet":
-        return _vectors_of_frame(_read_parquet(path), str(path))
+        return _vectors_of_frame(_read_parquet(path), str(path), id_column)
     if kind in ("txt", "vec", "zip"):
         return _vectors_of_words(path, wanted)
     raise ValueError(f"embeddings: {path} is none of .npy, .npz, .parquet, .txt, .vec and .zip; "
@@ -233,8 +239,12 @@ def _vectors_of_words(path, wanted):
     return mean_vectors(words, list(rows.values())), list(rows)
 
 # %% ../nbs/03c_readers.ipynb #2f5bebcc
-def _vectors_of_frame(frame, where):
+def _vectors_of_frame(frame, where, id_column=None):
     "Vectors and ids of a table: numbers in columns or in lists; ids in a column or in the index"
+    if id_column is not None:
+        if id_column not in frame.columns or "id" in set(frame.columns) - {id_column}:
+            raise ValueError(f"{where}: id_column = {id_column!r}, but its columns are {list(frame.columns)[:9]}")
+        frame = frame.rename(columns={id_column: "id"})
     numbers = [c for c in frame.columns if c != "id" and pd.api.types.is_numeric_dtype(frame[c])]
     others = [c for c in frame.columns if c not in numbers]
     lists = [c for c in others if len(frame) and isinstance(frame[c].iloc[0], list | tuple | np.ndarray)]
@@ -242,6 +252,10 @@ def _vectors_of_frame(frame, where):
     if len(names) > 1 or len(lists) + bool(numbers) != 1 or len(lists) > 1:
         raise ValueError(f"{where}: columns {list(frame.columns)[:9]}, expected vectors as columns of numbers or as "
                          "one column of lists, and their ids in a column 'id' or in the index")
+    whole = [c for c in numbers if pd.api.types.is_integer_dtype(frame[c]) and frame[c].is_unique]
+    if not names and len(whole) == 1 and len(numbers) > 1 and len(frame) > 1: # among fractions, or among repetitions
+        raise ValueError(f"{where}: is column {whole[0]!r} a coordinate, or the ids? It holds whole numbers, each once."
+                         f" Pass id_column={whole[0]!r}, or make it float if it is a coordinate")
     ids = _as_ids(frame[names[0]]) if names else _as_ids(frame.index.to_series())
     if (ids == "").any():
         raise ValueError(f"{where}, row {int((ids == '').to_numpy().argmax())} (the first is 0): the id is empty")
