@@ -1,24 +1,24 @@
-"""Training steps and scoring, as ratios in one run: `python tests/benchmarks/bench_heads.py`
+"""A step of training and the scoring of pairs, as ratios to rivals in one run: `python tests/benchmarks/bench_heads.py`
 
-All contenders take turns step by step, so that whatever else the machine does falls on all of them; medians of the
-process's own time over the rounds, with the quartiles as spread. Writes results/benchmarks.csv.
+The steps are those of `rolebregman.training.fit`, on a synthetic dataset. Rows go to results/benchmarks.csv.
 """
 
-import platform
-import time
-from pathlib import Path
+import os
 
 import numpy as np
 import pandas as pd
 import torch
+from common import interleave, rows, save
 from fastcore.script import call_parse
 
-from rolebregman.baselines import MLP
+from rolebregman.baselines import MLP, Euclidean
+from rolebregman.datasets import DirectedDataset
 from rolebregman.heads import BregmanHead
-from rolebregman.training import direction_loss, rank_loss
+from rolebregman.icnn import compiled
+from rolebregman.peers import IQE
+from rolebregman.training import TrainConfig, make_step
 
 DIM, PROJ, HIDDEN, BATCH, SCORED = 384, 64, (128, 128), 512, 4096
-RESULTS = Path(__file__).parents[2] / "results" / "benchmarks.csv"
 
 
 class Textbook:
@@ -43,87 +43,86 @@ class DoubleBackward(BregmanHead):
         return self.potential(u) - phi_v - (gradient * (u - v)).sum(-1)
 
 
-def make_step(head, x, y, z, compiled):
-    "One training step with both margins: the positive, the negative and the reverse pair in one evaluation"
-
-    def distances(x, y, z):
-        s_x, s_y = head.encode_source(torch.cat([x, y])).chunk(2)
-        t_y, t_z, t_x = head.encode_target(torch.cat([y, z, x])).chunk(3)
-        return head.compare(torch.cat([s_x, s_x, s_y]), torch.cat([t_y, t_z, t_x])).chunk(3)
-
-    optimizer = torch.optim.AdamW(head.parameters())
-    run = torch.compile(distances) if compiled else distances
-
-    def step():
-        positive, negative, reverse = run(x, y, z)
-        optimizer.zero_grad()
-        (rank_loss(positive, negative) + direction_loss(positive, reverse)).backward()
-        optimizer.step()
-
-    return step
+def dataset(nodes=4000, edges=6000):
+    "Random vectors and random edges: a step costs what it costs, whatever is in them"
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, nodes, (edges, 2)), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    features = rng.standard_normal((nodes, DIM), dtype=np.float32)
+    names = pd.DataFrame({"id": np.arange(nodes).astype(str)})
+    splits = dict(zip(("train", "valid", "test"), np.split(rng.permutation(pairs), [len(pairs) - 200, len(pairs) - 100])))
+    return DirectedDataset("synthetic", features, names, splits, report={}, seed=0)
 
 
-def make_scoring(head, u, v, compiled):
+def stepper(head, ds, compile=False):
+    "A function that takes one step on the next batch"
+    head.fit_standardizer(ds.features)
+    step = make_step(head, ds, TrainConfig(batch_size=BATCH), compile=compile)
+    batches = torch.randperm(len(ds.edges["train"]), generator=torch.Generator().manual_seed(0)).split(BATCH)[:-1]
+    turn = iter(range(1 << 30))
+    return lambda: step(batches[next(turn) % len(batches)])
+
+
+def scorer(compare, u, v):
     "Distances of encoded pairs, with no gradient asked for"
-    run = torch.compile(head.compare) if compiled else head.compare
 
     def score():
         with torch.no_grad():
-            run(u, v)
+            compare(u, v)
 
     return score
 
 
-def interleave(contenders, rounds):
-    "Seconds of each contender over the rounds, taking turns"
-    seconds = {name: [] for name in contenders}
-    for i in range(rounds + 5):
-        for name, run in contenders.items():
-            start = time.process_time()
-            run()
-            if i >= 5: seconds[name].append(time.process_time() - start)
-    return seconds
-
-
-def rows(what, seconds, against):
-    "One row a contender, with its ratio to each of `against`"
-    for name, times in seconds.items():
-        low, middle, high = np.percentile(times, [25, 50, 75]) * 1e3
-        ratios = {f"against {rival}": middle / np.median(seconds[rival]) / 1e3 for rival in against}
-        yield {"what": what, "head": name, "ms": middle, "ms_low": low, "ms_high": high, **ratios}
+def rivals_of_a_batch(u, v):
+    "All pairs of a batch: ours in both forms, and what others offer"
+    head, euclidean = BregmanHead(PROJ, PROJ, HIDDEN), Euclidean(PROJ)
+    contenders = {
+        "bregman, product form": scorer(lambda u, v: head.compare_all(u, v, exact=False), u, v),
+        "bregman, recursion": scorer(head.compare_all, u, v),
+        "euclidean, product form": scorer(lambda u, v: euclidean.compare_all(u, v, exact=False), u, v),
+        "torch.cdist": scorer(torch.cdist, u, v),
+        "iqe": scorer(IQE(PROJ).pairwise, u, v),
+    }
+    try:
+        from pytorch_metric_learning.distances import LpDistance
+    except ImportError:
+        print("pytorch-metric-learning is not installed: its distance is left out")
+    else:
+        contenders["pytorch-metric-learning"] = scorer(LpDistance(normalize_embeddings=False), u, v)
+    return contenders
 
 
 @call_parse
 def main(
     rounds: int = 60,  # Rounds after five to warm up
-    threads: int = 1,  # Threads of torch
-    out: Path = RESULTS,  # Where the table goes
+    threads: str = f"1,{os.cpu_count()}",  # Numbers of torch's threads, one run each
 ):
-    "Measure, print and write the table"
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    x, y, z = torch.randn(3, BATCH, DIM)
-    u, v = torch.randn(2, SCORED, PROJ)
-    ours = lambda cls=BregmanHead: cls(DIM, PROJ, HIDDEN)
-    steps = {
-        "bregman, double backward": make_step(ours(DoubleBackward), x, y, z, False),
-        "mlp": make_step(MLP(DIM, HIDDEN), x, y, z, False),
-        "bregman": make_step(ours(), x, y, z, False),
-        "bregman, compiled": make_step(ours(), x, y, z, True),
-    }
-    scores = {
-        "bregman, autograd": make_scoring(ours(DoubleBackward), u, v, False),
-        "bregman": make_scoring(ours(), u, v, False),
-        "bregman, compiled": make_scoring(ours(), u, v, True),
-    }
-    table = pd.DataFrame(
-        [
-            *rows(f"training step, batch {BATCH}", interleave(steps, rounds), ["bregman, double backward", "mlp"]),
-            *rows(f"scoring {SCORED} pairs", interleave(scores, rounds), ["bregman, autograd"]),
-        ]
-    )
-    table["threads"], table["processor"] = threads, platform.machine()
-    table["versions"] = f"python {platform.python_version()}; torch {torch.__version__}"
-    table.to_csv(out, index=False)
-    print(table.drop(columns=["processor", "versions"]).to_string(index=False, float_format="{:.2f}".format, na_rep=""))
-    print(f"d={DIM}, k={PROJ}, hidden={HIDDEN}; written: {out.name}")
+    "Measure, print, and write results/benchmarks.csv"
+    for number in sorted({int(n) for n in threads.split(",")}):
+        torch.set_num_threads(number)
+        torch.manual_seed(0)
+        ds, (u, v) = dataset(), torch.randn(2, SCORED, PROJ)
+        ours = lambda cls=BregmanHead, dim=DIM: cls(dim, PROJ, HIDDEN)
+        steps = {
+            "bregman, double backward": stepper(ours(DoubleBackward), ds),
+            "mlp": stepper(MLP(DIM, HIDDEN), ds),
+            "iqe": stepper(IQE(DIM), ds),
+            "bregman": stepper(ours(), ds),
+            "bregman, compiled": stepper(ours(), ds, compile=True),
+        }
+        bars = [("bregman", "bregman, double backward", 1.1), ("bregman, compiled", "bregman, double backward", 0.6),
+                ("bregman", "mlp", 1.5), ("bregman, compiled", "mlp", 1.0)]
+        table = [*rows(f"training step, batch {BATCH}", interleave(steps, rounds), bars)]
+        head = ours(dim=PROJ)
+        scores = {
+            "bregman, autograd": scorer(ours(DoubleBackward, PROJ).compare, u, v),
+            "bregman": scorer(head.compare, u, v),
+            "bregman, compiled": scorer(compiled(head.compare), u, v),
+        }
+        bars = [("bregman, compiled", "bregman, autograd", 0.5), ("bregman", "bregman, autograd", None)]
+        table += rows(f"scoring {SCORED} pairs", interleave(scores, rounds), bars)
+        batch = interleave(rivals_of_a_batch(u[:BATCH], v[:BATCH]), rounds // 3)
+        bars = [("bregman, product form", rival, None) for rival in batch if "cdist" in rival or "metric" in rival]
+        table += rows(f"all pairs of a batch of {BATCH}", batch, bars)
+        save(table, "benchmarks")
+    print(f"d={DIM}, k={PROJ}, hidden={HIDDEN}; a bar is the ratio that is allowed")

@@ -1,0 +1,67 @@
+"What the benchmarks share: contenders that take turns, one table, what machine it was"
+
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from tqdm import tqdm
+
+RESULTS = Path(__file__).parents[2] / "results"
+COLUMNS = "what head ms ms_low ms_high ratio against bar threads processor versions".split()
+
+
+def processor():
+    "The processor's name where the system tells it"
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def made_by():
+    "Columns that say where a row comes from"
+    versions = f"python {platform.python_version()}; torch {torch.__version__}"
+    return {"threads": torch.get_num_threads(), "processor": processor(), "versions": versions}
+
+
+def interleave(contenders, rounds, warm=5):
+    "Seconds of each contender, taking turns, so that whatever else the machine does falls on all of them"
+    seconds = {name: [] for name in contenders}
+    for i in tqdm(range(rounds + warm), unit="round", leave=False, disable=None):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            if i >= warm: seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def rows(what, seconds, bars=()):
+    "A row for each contender: quartiles; with its ratio to a rival and the budget for it where `bars` has one"
+    bars = {(head, against): bar for head, against, bar in bars}
+    for name, times in seconds.items():
+        low, middle, high = np.percentile(times, [25, 50, 75]) * 1e3
+        row = {"what": what, "head": name, "ms": middle, "ms_low": low, "ms_high": high, **made_by()}
+        found = [(against, bar) for (head, against), bar in bars.items() if head == name] or [(None, None)]
+        for against, bar in found:
+            ratio = np.median(np.array(times) / np.array(seconds[against])) if against else np.nan
+            yield {**row, "ratio": ratio, "against": against, "bar": bar}
+
+
+def save(table, name, key=("what", "threads")):
+    "Write results/NAME.csv, in place of older rows about the same; print the new ones"
+    table = pd.DataFrame(table)
+    table = table.reindex(columns=[*COLUMNS, *table.columns.difference(COLUMNS, sort=False)])
+    path = RESULTS / f"{name}.csv"
+    if path.exists():
+        old = pd.read_csv(path)
+        if list(old.columns) == list(table.columns):
+            again = old.set_index(list(key)).index.isin(table.set_index(list(key)).index)
+            if not again.all(): table = pd.concat([old[~again], table], ignore_index=True)
+    table.to_csv(path, index=False, float_format="%.5g")
+    shown = table.drop(columns=["processor", "versions"]).dropna(axis=1, how="all")
+    print(shown.to_string(index=False, float_format="{:.3g}".format, na_rep=""))
+    print(f"{table.processor.iloc[-1]}; {table.versions.iloc[-1]}; written: results/{name}.csv\n")
