@@ -44,6 +44,7 @@ def score_split(
     ds: DirectedDataset, # where the pairs come from
     split: str = "test", # `"train"`, `"valid"` or `"test"`
     candidates: int = 100, # sampled candidates for each pair
+    compile: bool = False, # score by PyTorch's compiler, where there is one
 ) -> Scores:
     """Distances of one split, each item encoded once, without gradient.
 
@@ -53,7 +54,8 @@ def score_split(
     if not isinstance(candidates, Integral) or isinstance(candidates, bool) or candidates < 1:
         raise ValueError(f"candidates = {candidates!r}: expected a whole number of at least 1")
     negatives = NegativeSampler(ds).sample(edges[:, 0], candidates, named_generator(ds.name, split, ds.seed))
-    scores = Scores(*score_edges(head, ds.features, edges, negatives), torch.as_tensor(ds.one_way(split)))
+    found = score_edges(head, ds.features, edges, negatives, compile=compile)
+    scores = Scores(*found, torch.as_tensor(ds.one_way(split)))
     pairs = ((scores.forward, edges[:, 0], edges[:, 1]), (scores.reverse, edges[:, 1], edges[:, 0]),
              (scores.negative, edges[:, :1].expand_as(negatives), negatives))
     for distance, source, target in pairs:
@@ -117,6 +119,7 @@ def evaluate(
     ds: DirectedDataset, # where the pairs come from
     split: str = "test", # `"train"`, `"valid"` or `"test"`
     candidates: int | str = 100, # sampled for each pair, the same for every head; or `"all"`
+    compile: bool = False, # score by PyTorch's compiler, where there is one
 ) -> dict: # the metrics by name, in the order of the table of `06_evaluation`
     """All metrics of `head` on one split.
 
@@ -125,8 +128,9 @@ def evaluate(
     `candidates`, and a distance that is not finite, naming head and pair."""
     if isinstance(candidates, str) and candidates != "all":
         raise ValueError(f"candidates = {candidates!r}: expected a whole number of at least 1, or 'all'")
-    if candidates != "all": return split_metrics(score_split(head, ds, split, candidates))
-    return split_metrics(score_split(head, ds, split)) | rank_metrics(filtered_ranks(head, ds, split))
+    everything = candidates == "all"
+    found = split_metrics(score_split(head, ds, split, 100 if everything else candidates, compile))
+    return found | rank_metrics(filtered_ranks(head, ds, split)) if everything else found
 
 # %% ../nbs/06_evaluation.ipynb #9d29f2c4
 def _left_out(ds, x, candidates):

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolebregman import evaluation
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import (
@@ -121,6 +122,14 @@ def test_every_head_is_evaluated_on_the_same_pairs(name):
     assert found["direction_accuracy"] == pytest.approx(found["forward_preferred_rate"] + found["tie_rate"] / 2)
     if head.symmetric: assert found["direction_accuracy"] == 0.5 and found["tie_rate"] == 1 and found["gap_mean"] == 0
     if head.nonnegative: assert found["negative_rate"] == 0
+
+
+def test_the_compiler_changes_nothing_but_the_time(monkeypatch):
+    "Whether there is one or not: it is asked for, and the metrics stay"
+    head, ds = head_and_tree()
+    asked, score = [], evaluation.score_edges
+    monkeypatch.setattr(evaluation, "score_edges", lambda *a, compile, **k: asked.append(compile) or score(*a, **k))
+    assert evaluate(head, ds, compile=True) == evaluate(head, ds) and asked == [True, False]
 
 
 def test_candidates_depend_on_dataset_split_and_seed_alone():
