@@ -239,9 +239,9 @@ def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in 
                        ) -> Path:                 # the folder: pass `root` to `load_ogb`
     """Write a made-up citation benchmark, by default of the size of OGBL-Citation2, in exactly its layout.
 
-    Vectors are written in blocks; the citations are held in memory, and so are the negatives of one part, which takes
-    about 3 GB at the official size. Raises `FileExistsError` where the folder is there already, and `ValueError` where
-    the papers are too few for the citations, or `dim` is no multiple of 4."""
+    Vectors are written in blocks; the citations are held in memory, and so are the negatives of one part, which the
+    pickle of `torch.save` copies: 5.5 GB at the official size. Raises `FileExistsError` where the folder is there
+    already, and `ValueError` where the papers are too few for the citations, or `dim` is no multiple of 4."""
     to, rng = Path(root)/"ogbl_citation2", np.random.default_rng(seed)
     if to.exists():
         raise FileExistsError(f"{to} is there already; remove it first, or choose another root")

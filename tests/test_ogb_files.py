@@ -10,6 +10,7 @@ import torch
 from rolebregman import ogb_files
 from rolebregman.baselines import make_head
 from rolebregman.citations import evaluate_ogb, load_ogb, ogb_evaluator
+from rolebregman.ogb_files import write_synthetic_ogb
 from rolebregman.sources import FetchError, cache_dir
 
 
@@ -215,3 +216,74 @@ def test_without_ogb_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ogb.linkproppred", None)
     with pytest.raises(ImportError, match=r"pip install rolebregman\[graph\]"):
         ogb_evaluator()
+
+
+# A made-up benchmark of any size
+
+def made(tmp_path, seed=0, **sizes):
+    sizes = dict(papers=3000, citations=30_000, held=150, negatives=100, dim=16) | sizes
+    write_synthetic_ogb(tmp_path/f"{seed}", seed=seed, quiet=True, **sizes)
+    return load_ogb(root=tmp_path/f"{seed}", quiet=True)
+
+
+def test_a_made_up_benchmark_is_what_it_says(tmp_path):
+    ds = made(tmp_path)
+    assert {k: len(v) for k, v in ds.edges.items()} == dict(train=29_700, valid=150, test=150)
+    assert ds.features.shape == (3000, 16) and "dropped or changed" in ds.report and not ds.report["dropped or changed"]
+    assert "write_synthetic_ogb" in ds.report["source"] and "Open Graph Benchmark" not in ds.report["source"]
+    edges = np.concatenate(list(ds.edges.values()))
+    assert len(np.unique(edges, axis=0)) == 30_000, "no reference twice, in one part or in two"
+    assert (edges[:, 0] > edges[:, 1]).all() and (np.diff(ds.nodes.year) >= 0).all(), "older papers only"
+    for part in "valid", "test":
+        source, negative = ds.edges[part][:, 0], ds.negatives[part]
+        assert source.tolist() == list(range(2850, 3000)), "one of each of the newest papers"
+        assert (negative != source[:, None]).all()
+        assert not np.isin(source[:, None] * 3000 + negative, edges @ [3000, 1]).any(), "no reference is a negative"
+        assert 0.9 < len(np.unique(negative)) / (3000 * (1 - np.exp(-5))) < 1.1, "all papers are drawn alike"
+
+
+def test_a_made_up_benchmark_depends_on_its_seed_alone(tmp_path):
+    first, other = made(tmp_path/"a"), made(tmp_path/"a", seed=1)
+    again = made(tmp_path/"b")
+    assert (first.features == again.features).all() and (first.negatives["test"] == again.negatives["test"]).all()
+    assert all((first.edges[k] == again.edges[k]).all() for k in first.edges)
+    assert (first.edges["test"][:, 1] != other.edges["test"][:, 1]).mean() > 0.9
+    assert (first.features != other.features).mean() > 0.9
+
+
+def test_only_a_source_that_is_turned_is_near_its_targets(tmp_path):
+    "What is planted: the next field's centre is this one's, with the coordinates moved on by a quarter"
+    ds = made(tmp_path, dim=32, noise=0.5)
+    x, (s, t) = np.array(ds.features), ds.edges["test"].T
+    def mrr(sources):
+        near = ((sources - x[t]) ** 2).sum(1)
+        far = ((sources[:, None] - x[ds.negatives["test"]]) ** 2).sum(2)
+        return (1 / (1 + (far < near[:, None]).sum(1))).mean()
+    chance = np.mean(1 / np.arange(1, 102))
+    assert mrr(np.roll(x[s], 8, axis=1)) > 8 * chance and mrr(x[s]) < 2 * chance
+    assert mrr(np.roll(x[s], -8, axis=1)) < 2 * chance, "it has a direction"
+
+
+@pytest.mark.parametrize("sizes, says", [
+    (dict(papers=100, citations=9000, held=5), "100 papers are too few for 9,000 citations, 3 or more by each of the"),
+    (dict(dim=6), "dim = 6"), (dict(held=3000), "held = 3,000"), (dict(held=0), "held = 0"),
+    (dict(negatives=0), "negatives = 0")])
+def test_a_benchmark_that_cannot_be_made_is_refused(tmp_path, sizes, says):
+    with pytest.raises(ValueError, match=says): made(tmp_path, **sizes)
+    assert not list(tmp_path.rglob("*.gz"))
+
+
+def test_a_made_up_benchmark_is_never_written_over_another(tmp_path):
+    made(tmp_path)
+    with pytest.raises(FileExistsError, match="is there already; remove it first"): made(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["euclidean", "role_bregman", "mlp"])
+def test_the_evaluation_of_a_few_edges_is_that_of_the_first_ones(tmp_path, name):
+    pytest.importorskip("ogb", reason="ogb is not installed: pip install rolebregman[graph]")
+    ds, head = made(tmp_path), make_head(name, dim=16)
+    found, (s, t) = evaluate_ogb(head, ds, limit=20), ds.edges["test"][:20].T
+    x = torch.from_numpy(np.array(ds.features))
+    others = torch.from_numpy(np.array(ds.negatives["test"][:20])).long()
+    with torch.no_grad(): near, far = head(x[s], x[t])[:, None], head(x[s][:, None], x[others])
+    assert found["mrr"] == pytest.approx((1 / (1 + ((far < near).sum(1) + (far <= near).sum(1)) / 2)).mean().item())
