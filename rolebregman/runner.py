@@ -42,12 +42,13 @@ class Scale:
     datasets: tuple # names from `DATASETS`
     seeds: int # seeds 0, 1, ...
     limit: int = 0 # at most this many training edges; 0 takes all
+    train: dict = field(default_factory=dict) # settings of `TrainConfig` that every head shares: how long to train
 
 
 SCALES = dict(
     quick=Scale(("go/cellular_component",), 3),
     paper=Scale(("hyperlex/random", "hyperlex/lexical", "sick", "snli/dev-as-train", "wordnet",
-                 "go/cellular_component"), 10, 5000),
+                 "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10)),
     full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3))
 
 DATASETS = {
@@ -91,9 +92,14 @@ class Task:
             raise ValueError(f"Task.scale is {self.scale!r}; expected one of {', '.join(SCALES)}")
 
     @property
+    def training(self) -> TrainConfig:
+        "The settings of the training: the scale's, and the task's own where they differ."
+        return TrainConfig(**SCALES[self.scale].train | self.train | dict(seed=self.seed))
+
+    @property
     def config(self) -> str: # eight hexadecimal digits
         "Hash of everything that the result depends on besides dataset, head, seed and the scale's name."
-        settings = asdict(TrainConfig(**self.train)) | dict(seed=None)
+        settings = asdict(self.training) | dict(seed=None)
         return sha256(json.dumps([settings, _head_config(self.head, json.dumps(self.options)), self.split,
                                   SCALES[self.scale].limit], sort_keys=True).encode()).hexdigest()[:8]
 
@@ -142,7 +148,7 @@ def fit_and_evaluate(
             torch.manual_seed(task.seed)
             head = make_head(task.head, dim=ds.dim, **task.options)
         _peak_memory(reset=True)
-        history = fit(head, ds, TrainConfig(**task.train | dict(seed=task.seed)), progress=False)
+        history = fit(head, ds, task.training, progress=False)
         row |= evaluate(head, ds, task.split) | dict(seconds=history.seconds, peak_memory_mb=_peak_memory())
         row["parameters"] = sum(p.numel() for p in head.parameters())
     except Exception as error:

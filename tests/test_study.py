@@ -240,6 +240,13 @@ def test_the_key_knows_what_the_result_depends_on():
     assert len({base.config, *(t.config for t in other)}) == 1 + len(other)
 
 
+def test_how_long_to_train_is_the_scales_and_the_same_for_every_head():
+    for scale, (epochs, patience) in dict(quick=(30, 6), paper=(60, 10), full=(30, 6)).items():
+        for head in HEADS:
+            training = Task("toy", head, 3, scale, train=dict(lr=0.5)).training
+            assert (training.epochs, training.patience, training.lr, training.seed) == (epochs, patience, 0.5, 3)
+
+
 def test_a_task_of_an_unknown_scale_is_refused():
     with pytest.raises(ValueError, match="Task.scale is 'x'; expected one of quick, paper, full"):
         Task("toy", "mlp", 0, scale="x")
