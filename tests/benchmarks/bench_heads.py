@@ -50,7 +50,8 @@ def dataset(nodes=4000, edges=6000):
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     features = rng.standard_normal((nodes, DIM), dtype=np.float32)
     names = pd.DataFrame({"id": np.arange(nodes).astype(str)})
-    splits = dict(zip(("train", "valid", "test"), np.split(rng.permutation(pairs), [len(pairs) - 200, len(pairs) - 100])))
+    parts = np.split(rng.permutation(pairs), [len(pairs) - 200, len(pairs) - 100])
+    splits = dict(zip(("train", "valid", "test"), parts))
     return DirectedDataset("synthetic", features, names, splits, report={}, seed=0)
 
 
