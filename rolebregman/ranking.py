@@ -34,7 +34,7 @@ def encode_rows(
         out[start:start + len(part)] = part
     return encode(torch.zeros(0, features.shape[1])) if out is None else out
 
-# %% ../nbs/02b_ranking.ipynb #8a1bd38d
+# %% ../nbs/02b_ranking.ipynb #d3803991
 _SPARE = 64 # roundings that a distance may be off by, beyond those of the sum of products
 _log = logging.getLogger(__name__)
 
@@ -62,13 +62,14 @@ class Candidates:
             return
         sample = targets[::max(1, len(targets) >> 13)].double()
         self.fine, self.centre = deepcopy(head).double(), sample.median(0).values # which no outlier moves
-        for start in range(0, len(targets), block):
-            vectors, bias = self.fine.target_form(targets[start:start + block].double(), self.centre)
-            if not start:
-                self.vectors = vectors.new_empty(len(targets), vectors.shape[1], dtype=work)
-                self.bias, self.norm = (vectors.new_empty(len(targets), dtype=work) for _ in range(2))
-            place = slice(start, start + len(vectors))
-            self.vectors[place], self.bias[place], self.norm[place] = vectors, bias, vectors.norm(dim=1)
+        with self.fine.held_weights():
+            for start in range(0, len(targets), block):
+                vectors, bias = self.fine.target_form(targets[start:start + block].double(), self.centre)
+                if not start:
+                    self.vectors = vectors.new_empty(len(targets), vectors.shape[1], dtype=work)
+                    self.bias, self.norm = (vectors.new_empty(len(targets), dtype=work) for _ in range(2))
+                place = slice(start, start + len(vectors))
+                self.vectors[place], self.bias[place], self.norm[place] = vectors, bias, vectors.norm(dim=1)
         # There is nothing finer than float64, and there the form's own parts have lost digits to the centre
         self.step = eps * (self.vectors.shape[1] + (_SPARE if work == torch.float32 else 1 << 24))
 
