@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ROLES', 'MAPS', 'INITS', 'Standardizer', 'DistanceHead', 'load_head', 'RoleMap', 'BregmanHead']
 
-# %% ../nbs/02_heads.ipynb #99f17fa0
+# %% ../nbs/02_heads.ipynb #c9219a6f
 import json
 import math
 import os
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from . import __version__
-from .icnn import ICNN
+from .icnn import ICNN, compiled
 
 # %% ../nbs/02_heads.ipynb #450b4e6c
 _ROWS = 1 << 16  # rows of a table read at once
@@ -81,8 +81,8 @@ class Standardizer(nn.Module):
         like = torch.promote_types(self.mean.dtype, torch.float32)
         return (x.to(like) - self.mean) * self.scale
 
-# %% ../nbs/02_heads.ipynb #d1cf4525
-_PAIRS = {"cpu": 1 << 12}  # pairs evaluated at once by the blocked all-pairs form, by what fits a cache
+# %% ../nbs/02_heads.ipynb #890f7235
+_PAIRS = {"cpu": 1 << 11}  # pairs evaluated at once by the blocked all-pairs form, by what fits a cache
 _CLASSES: dict[str, type] = {}  # every class of heads that has been defined, by module and name
 
 
@@ -172,6 +172,23 @@ class DistanceHead(nn.Module):
         "The directional gap `D(x, y) - D(y, x)`"
         return self(x, y) - self(y, x)
 
+    @torch.inference_mode()
+    def score(
+        self,
+        X,  # (n, d), sources: tensor, array or memory-mapped array, read in blocks
+        Y,  # (n, d), the target of each
+        compile: bool = False,  # Use PyTorch's compiler where there is one: worth it from some million pairs on
+    ) -> Tensor:  # (n,), on the CPU
+        "The distances of many pairs, without gradient and in blocks. Raises `ValueError` where X and Y do not pair up"
+        if len(X) != len(Y): raise ValueError(f"X and Y must pair up, found {len(X)} and {len(Y)} rows")
+        compare, size = compiled(self.compare) if compile else self.compare, self._block()
+        parts = [compare(self.encode_source(X[i:i + size]), self.encode_target(Y[i:i + size])).cpu()
+                 for i in range(0, len(X), size)]
+        return torch.cat(parts) if parts else torch.zeros(0)
+
+    def _block(self) -> int:
+        return _PAIRS.get(self.standardizer.mean.device.type, 1 << 18)
+
     def source_form(
         self,
         u: Tensor,  # (n, k), from `encode_source`
@@ -203,7 +220,7 @@ class DistanceHead(nn.Module):
             centre = v.detach().mean(0)
             (s, s_bias), (t, t_bias) = self.source_form(u, centre), self.target_form(v, centre)
             return self.from_form(s_bias.unsqueeze(1) + t_bias - s @ t.T)
-        pairs = _PAIRS.get(u.device.type, 1 << 18)
+        pairs = self._block()
         rows = max(1, pairs // max(1, len(v)))
         across = lambda some: torch.cat([self.compare(some.unsqueeze(1), part) for part in v.split(pairs)], 1)
         return torch.cat([across(some) for some in u.split(rows)])
