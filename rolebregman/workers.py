@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BACKENDS', 'finished']
 
-# %% ../nbs/06a0_workers.ipynb #48f238ec
+# %% ../nbs/06a0_workers.ipynb #edc5e2aa
 import logging
 import os
 import signal
@@ -18,7 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, as_completed, wa
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from threading import RLock, Thread
+from threading import RLock, Thread, current_thread, main_thread
 from urllib.parse import urlsplit
 
 from joblib.externals.loky import ProcessPoolExecutor
@@ -46,7 +46,7 @@ def _loky(jobs, address=None):
         raise
     executor.shutdown()
 
-# %% ../nbs/06a0_workers.ipynb #04219e19
+# %% ../nbs/06a0_workers.ipynb #6c0087e1
 def _package(name, backend):
     try: return import_module(name)
     except ImportError as error:
@@ -61,13 +61,23 @@ def _knock(address): # both packages wait for minutes where nobody is at home
 
 
 @contextmanager
+def _deaf(): # processes that are started here inherit that Ctrl-C is not for them
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try: yield
+    finally: signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _dask(jobs, address):
     "The same on a Dask cluster"
     distributed = _package("distributed", "dask")
     if address: _knock(address)
     own = dict(n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs=logging.ERROR)
     with ExitStack() as stack:
-        cluster = address or stack.enter_context(distributed.LocalCluster(**own))
+        with _deaf(): cluster = address or stack.enter_context(distributed.LocalCluster(**own))
         try:
             client = stack.enter_context(distributed.Client(cluster, set_as_default=False, timeout=20))
             client.wait_for_workers(1, timeout=60)
