@@ -191,6 +191,9 @@ def _names(text, known, what, default):
     return names
 
 
+def _counted(number, what): return f"{number} {what}" + "s" * (number != 1)
+
+
 def _introduce(dataset, scale):
     "Print what a dataset holds, or why it cannot be had, and whether it can; its files and vectors are cached then"
     try: ds = open_dataset(dataset, 0, scale)
@@ -207,13 +210,12 @@ def _report(dataset, rows, figure):
     "Print failures, table and findings of a dataset, and draw its figure; whether there is anything to show"
     for reason, some in rows[rows["error"] != ""].groupby("error", sort=False):
         fits = [f"{head} {seed}" for head, seed in zip(some["head"], some["seed"])]
-        which = f"{len(fits)} fits" if len(fits) > 3 else "head and seed " + ", ".join(fits)
+        which = _counted(len(fits), "fit") if len(fits) > 3 else "head and seed " + ", ".join(fits)
         print(textwrap.shorten(f"failed: {dataset}, {which}: {reason}", 400))
     fine = rows[rows["error"] == ""]
     if not len(fine): return False
-    seeds, scale = fine["seed"].nunique(), fine["scale"].iloc[0]
-    print(f"\n{dataset}, scale {scale}, mean ± standard deviation over {seeds} seeds:\n")
-    print(narrow_table(fine), "\n")
+    seeds, scale = _counted(fine["seed"].nunique(), "seed"), fine["scale"].iloc[0]
+    print(f"\n{dataset}, scale {scale}, mean ± standard deviation over {seeds}:\n\n{narrow_table(fine)}\n")
     for sentence in findings(fine): print(textwrap.fill(sentence, 100))
     for made_by in sorted(set("made at commit " + fine["commit"] + ", " + fine["versions"])): print(made_by)
     results_figure(fine).savefig(figure, dpi=150)
@@ -251,8 +253,9 @@ def main(
         keys = store.keys(failed=not retry)
         done = sum(task.key in keys for task in tasks)
         if done < len(tasks):
-            print(f"{len(datasets)} dataset{'s' * (len(datasets) > 1)} x {len(seeds)} seeds x {len(heads)} heads = "
-                  f"{len(tasks)} fits, {done} of them done before; workers: {address or how['jobs']}", flush=True)
+            sizes = [(len(datasets), "dataset"), (len(seeds), "seed"), (len(heads), "head")]
+            print(f"{' x '.join(_counted(*size) for size in sizes)} = {_counted(len(tasks), 'fit')}, {done} of them done "
+                  f"before; workers: {address or how['jobs']}", flush=True)
         else:
             print(f"nothing to fit: all {done} rows are in {store.path}; --retry fits failed ones again, --out writes "
                   "elsewhere")
@@ -265,5 +268,5 @@ def main(
         figure = f"{scale}.png" if len(datasets) == 1 else f"{scale}-{dataset.replace('/', '-')}.png"
         shown.append(_report(dataset, rows[rows["dataset"] == dataset], Path(out) / figure))
     failures = int((rows["error"] != "").sum())
-    print(f"rows: {store.path}" + (f"; {failures} fits failed, add --retry to try them again" if failures else ""))
+    print(f"rows: {store.path}" + (f"; {_counted(failures, 'fit')} failed, add --retry to try again" if failures else ""))
     if not all(shown): raise SystemExit(1)

@@ -379,7 +379,7 @@ def test_the_command_fails_where_nothing_could_be_fitted(tmp_path, capsys):
         main(datasets="toy", heads="mlp", seeds=1, jobs=1, out=tmp_path, chosen=chosen)
     said = capsys.readouterr().out
     assert stop.value.code == 1 and "failed: toy, head and seed mlp 0: FloatingPointError" in said
-    assert "1 fits failed, add --retry" in said
+    assert "1 fit failed, add --retry" in said
 
 
 def test_the_command_goes_on_where_a_dataset_cannot_be_had(tmp_path, capsys, monkeypatch):
