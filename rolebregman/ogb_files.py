@@ -217,8 +217,8 @@ def _vectors(rng, field, dim, noise, block=20_000):
 def _write_numbers(path, blocks, total, quiet):
     "A gzipped table of numbers between -9.99 and 9.99, all of one width: they are looked up, which is fast"
     words = {end: np.array([f"{v / 100:05.2f}{end}" for v in range(-999, 1000)], "S6") for end in ",\n"}
-    with gzip.open(path, "wb", compresslevel=1) as f, tqdm(total=total, desc=path.name, unit="paper", disable=quiet,
-                                                           file=sys.stderr) as bar:
+    with gzip.GzipFile(path, "wb", 1, mtime=0) as f, tqdm(total=total, desc=path.name, unit="paper", disable=quiet,
+                                                          file=sys.stderr) as bar:
         for some in blocks:
             place = np.clip(np.rint(some * 100), -999, 999).astype(np.int16) + 999
             text = words[","][place]
@@ -262,7 +262,8 @@ def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in 
         year = np.where(late, 2019, 1970 + 49 * np.arange(papers) // papers)
         for name, table in {"num-node-list": [[papers]], "num-edge-list": [[len(parts["train"])]],
                             "node_year": year[:, None]}.items():
-            pd.DataFrame(table).to_csv(part/"raw"/f"{name}.csv.gz", header=False, index=False)
+            pd.DataFrame(table).to_csv(part/"raw"/f"{name}.csv.gz", header=False, index=False,
+                                       compression=dict(method="gzip", mtime=0)) # equal files from equal seeds
         known = np.sort(source[first[0]:] * papers + target[first[0]:])
         for name, rows in parts.items():
             arrays = dict(source_node=source[rows], target_node=target[rows])

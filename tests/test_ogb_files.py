@@ -245,6 +245,7 @@ def test_a_made_up_benchmark_is_what_it_says(tmp_path):
 def test_a_made_up_benchmark_depends_on_its_seed_alone(tmp_path):
     first, other = made(tmp_path/"a"), made(tmp_path/"a", seed=1)
     again = made(tmp_path/"b")
+    assert first.report["sha256"] == again.report["sha256"], "byte for byte"
     assert (first.features == again.features).all() and (first.negatives["test"] == again.negatives["test"]).all()
     assert all((first.edges[k] == again.edges[k]).all() for k in first.edges)
     assert (first.edges["test"][:, 1] != other.edges["test"][:, 1]).mean() > 0.9
