@@ -44,8 +44,8 @@ notebooks: .venv/.dev ## Execute all notebooks in place, then write the library 
 	@$(BIN)/nbdev_export
 	@$(BIN)/python tools/build_readme.py
 
-bench: .venv/.dev ## Run the benchmarks in tests/benchmarks (ratios, not tests)
-	@for file in tests/benchmarks/bench_*.py; do printf '\n%s\n' "$$file"; $(BIN)/python "$$file" || exit 1; done
+bench: .venv/.dev ## Run the benchmarks and print the budgets (ARGS=--all for the long ones, ARGS=--report for none)
+	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
 
 # Resolve every extra anew, with no pins but torch's, and write down what came.
 constraints: ## Renew constraints.txt after a change of requirements in settings.ini
