@@ -254,8 +254,8 @@ def main(
         done = sum(task.key in keys for task in tasks)
         if done < len(tasks):
             sizes = [(len(datasets), "dataset"), (len(seeds), "seed"), (len(heads), "head")]
-            print(f"{' x '.join(_counted(*size) for size in sizes)} = {_counted(len(tasks), 'fit')}, {done} of them done "
-                  f"before; workers: {address or how['jobs']}", flush=True)
+            print(f"{' x '.join(_counted(*size) for size in sizes)} = {_counted(len(tasks), 'fit')}, {done} of them "
+                  f"done before; workers: {address or how['jobs']}", flush=True)
         else:
             print(f"nothing to fit: all {done} rows are in {store.path}; --retry fits failed ones again, --out writes "
                   "elsewhere")
@@ -268,5 +268,6 @@ def main(
         figure = f"{scale}.png" if len(datasets) == 1 else f"{scale}-{dataset.replace('/', '-')}.png"
         shown.append(_report(dataset, rows[rows["dataset"] == dataset], Path(out) / figure))
     failures = int((rows["error"] != "").sum())
-    print(f"rows: {store.path}" + (f"; {_counted(failures, 'fit')} failed, add --retry to try again" if failures else ""))
+    again = f"; {_counted(failures, 'fit')} failed, add --retry to try again" if failures else ""
+    print(f"rows: {store.path}{again}")
     if not all(shown): raise SystemExit(1)
