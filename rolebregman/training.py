@@ -7,7 +7,7 @@ __all__ = ['preference_rate', 'node_label', 'NegativeSampler', 'named_generator'
            'TrainConfig', 'take', 'encode_sides', 'batch_losses', 'score_edges', 'History', 'on_device', 'make_step',
            'fit']
 
-# %% ../nbs/05_training.ipynb #77093fbf
+# %% ../nbs/05_training.ipynb #1c85a206
 import math
 import time
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tqdm import tqdm
 
 from .datasets import DirectedDataset
+from .directed import sorted_unique
 from .heads import DistanceHead
 from .icnn import compiled
 
@@ -38,7 +39,7 @@ def preference_rate(
                              "infinite) and cannot be ranked; look at the head or the inputs that made them")
     return ((a < b).double() + 0.5 * (a == b).double()).mean().item()
 
-# %% ../nbs/05_training.ipynb #5665ccc2
+# %% ../nbs/05_training.ipynb #e9b91fba
 def node_label(
     ds: DirectedDataset, # the dataset that has the node
     row: int, # its row in `ds.features`
@@ -52,9 +53,9 @@ class NegativeSampler:
     def __init__(self,
         ds: DirectedDataset, # its positives of all splits are never drawn
     ):
-        n, pool, nodes = ds.num_nodes, np.unique(ds.pool), np.arange(ds.num_nodes)
+        n, pool, nodes = ds.num_nodes, sorted_unique(ds.pool), np.arange(ds.num_nodes)
         source, target = ds.positives.T
-        keys = np.unique(np.concatenate([source * n + target, nodes * n + nodes]))
+        keys = sorted_unique(np.concatenate([source * n + target, nodes * n + nodes]))
         source, target = keys // n, keys % n
         place = np.searchsorted(pool, target)
         inside = pool[np.minimum(place, len(pool) - 1)] == target
@@ -296,7 +297,7 @@ class History:
         right.set_ylabel("validation accuracy")
         return left, right
 
-# %% ../nbs/05_training.ipynb #5a2b71d7
+# %% ../nbs/05_training.ipynb #03bb6a68
 def _diverged(head, config, where, what):
     return FloatingPointError(f"training of {type(head).__name__} broke down at {where}: {what} is not finite. "
                               f"Lower lr (now {config.lr:g}), or the margins (now {config.margin:g} and "
@@ -355,7 +356,7 @@ def fit(
     Without validation edges it trains for all epochs and keeps the last weights. Raises a FloatingPointError that says
     where and what to lower when a loss, a gradient or a validation score is not finite."""
     began, edges, valid = time.perf_counter(), len(ds.edges["train"]), torch.as_tensor(ds.edges["valid"])
-    head.fit_standardizer(ds.features, np.unique(ds.edges["train"]))
+    head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
     trainable = any(p.requires_grad for p in head.parameters())
     sampler = NegativeSampler(ds)
     step = make_step(head, ds, config, compile, sampler) if trainable else None
