@@ -151,7 +151,7 @@ def remove(
         try: self._renew()
         except ValueError: pass  # too few for its lists: the old engine serves on, the removed masked
 
-# %% ../nbs/11_retrieval.ipynb #f1406d0d
+# %% ../nbs/11_retrieval.ipynb #12dd887d
 @patch
 def _filter(self: TargetIndex, filter, n: int, k: int):
     "Items that count, None for all; and pairs that do not, of query and place among the items that count"
@@ -219,10 +219,8 @@ def _search(self: TargetIndex, X, k, filter=None, find=None):
         distances, where = find(q, k, only, (i[some] - start, j[some]), start)
         parts[start] = distances, ids[where.cpu()].to(self.device)
 
-    width = self.rows.shape[1] if self.by_product else self.items.shape[1]
-    block = self.sizes.memory // max(len(self) // GROUP, (k + 6) * GROUP * width)
-    self.read(X, self.asked, self.encode_query, work, "nothing was searched. Repair the row or leave it out",
-              max(1, min(self.sizes.queries, block)))
+    block = max(1, min(self.sizes.queries, self.sizes.memory // max(k, len(self) // GROUP)))
+    self.read(X, self.asked, self.encode_query, work, "nothing was searched. Repair the row or leave it out", block)
     if parts: return tuple(torch.cat(part) for part in zip(*parts.values()))
     return self.items.new_zeros(0, k), torch.zeros(0, k, dtype=torch.int64, device=self.device)
 
