@@ -94,7 +94,7 @@ class TargetIndex(Nearest):
     def _renew(self):
         self.engine = Faiss(self.rows, self.factory, self.tune)
 
-# %% ../nbs/11_retrieval.ipynb #729db62e
+# %% ../nbs/11_retrieval.ipynb #cb68d11b
 @patch
 @torch.no_grad()
 def add(
@@ -121,13 +121,18 @@ def add(
 def _new_ids(self: TargetIndex, ids, n: int):
     start = int(self.ids.max()) + 1 if len(self) else 0
     if ids is None: return np.arange(start, start + n)
-    ids = np.asarray(ids)
-    if ids.shape != (n,) or ids.dtype.kind not in "iu":
-        raise ValueError(f"ids: expected {n} whole numbers, one a row, found shape {ids.shape} of {ids.dtype}")
+    ids = _whole(ids)
+    if ids.shape != (n,): raise ValueError(f"ids: expected {n} of them, one a row, found shape {ids.shape}")
     found, counts = np.unique(ids, return_counts=True)
     if (counts > 1).any(): raise ValueError(f"ids: {found[counts > 1][0]} stands twice; give each row its own")
     if (taken := np.isin(found, self.ids)).any():
         raise ValueError(f"ids: {found[taken][0]} is in the index already; remove it first, or give another id")
+    return ids
+
+
+def _whole(ids) -> np.ndarray:
+    ids = ids.cpu().numpy() if isinstance(ids, Tensor) else np.asarray(ids)
+    if ids.size and ids.dtype.kind not in "iu": raise ValueError(f"ids: expected whole numbers, found {ids.dtype}")
     return ids.astype(np.int64)
 
 
@@ -138,7 +143,7 @@ def remove(
     ids,  # int64 (l,), or one
 ):
     "Remove by id; the others keep theirs. Raises `ValueError` for an id that is not in the index, and removes none"
-    ids = np.unique(np.asarray(ids, dtype=np.int64))
+    ids = np.unique(_whole(ids))
     if (strange := ~np.isin(ids, self.ids)).any():
         raise ValueError(f"ids: {ids[strange][0]} is not in the index; nothing was removed")
     stay = ~np.isin(self.ids, ids)
@@ -353,7 +358,7 @@ def load(
     if "engine" in arrays: index.engine = Faiss.again(arrays["engine"], np.array(arrays["serial"]), *about["lift"])
     return index
 
-# %% ../nbs/11_retrieval.ipynb #cee0fad1
+# %% ../nbs/11_retrieval.ipynb #c5424de2
 @patch
 @torch.no_grad()
 def to_vectors(
@@ -393,7 +398,7 @@ def rerank(
 ) -> tuple[Tensor, Tensor]:  # Distances (n, c), nearest first, inf for nothing; and ids
     "The head's own distances of what another engine has found. Raises `ValueError` for an id that is not in the index"
     self._check_head()
-    ids, parts = torch.as_tensor(np.asarray(ids)), []
+    ids, parts = torch.from_numpy(_whole(ids)), []
     if ids.shape[:-1] != (len(X),): raise ValueError(f"ids: expected {len(X)} rows, found shape {tuple(ids.shape)}")
     j = self._position(ids)
     if len(strange := ids[(j < 0) & (ids >= 0)]): raise ValueError(f"ids: {strange[0]} is not in the index")
