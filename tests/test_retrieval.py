@@ -9,8 +9,8 @@ import torch
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
-from rolebregman.nearest import GROUP, Nearest, smallest
-from rolebregman.retrieval import SourceIndex, TargetIndex, fingerprint
+from rolebregman.nearest import GROUP, Nearest, fingerprint, smallest
+from rolebregman.retrieval import SourceIndex, TargetIndex
 
 D = 12
 SIDES = TargetIndex, SourceIndex
