@@ -6,7 +6,7 @@
 __all__ = ['HEADS', 'SquaredDistance', 'Euclidean', 'Cosine', 'Mahalanobis', 'Bilinear', 'MLP', 'OrderEmbedding', 'Poincare',
            'DirectionPrior', 'Entry', 'make_head']
 
-# %% ../nbs/03_baselines.ipynb #e96a0b66
+# %% ../nbs/03_baselines.ipynb #4f1de048
 import math
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .heads import BregmanHead, DistanceHead
+from .peers import PEERS
 
 # %% ../nbs/03_baselines.ipynb #e52683fb
 class SquaredDistance(DistanceHead):
@@ -267,7 +268,7 @@ class DirectionPrior(DistanceHead):
         "`softplus(u + v)`"
         return F.softplus(u + v).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #76ce2503
+# %% ../nbs/03_baselines.ipynb #854e5d37
 class Entry(NamedTuple):
     "A line of the registry"
 
@@ -283,6 +284,7 @@ HEADS: dict[str, Entry] = {
     "poincare": Entry(Poincare, {"proj_dim": 64}, "hyperbolic distance after one learned map"),
     "bilinear": Entry(Bilinear, {}, "-[x; 1]'W[y; 1]"),
     "order": Entry(OrderEmbedding, {}, "order violation after one linear map"),
+    **{name: Entry(*peer) for name, peer in PEERS.items()},
     "mlp": Entry(MLP, {"hidden": (256, 256)}, "perceptron on the concatenated pair"),
     "direction_prior": Entry(DirectionPrior, {}, "f(x) + g(y): the control, blind to the pair"),
     "icnn_bregman": Entry(BregmanHead, {"roles": "none"}, "neural Bregman divergence, no role maps"),

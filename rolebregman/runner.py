@@ -32,6 +32,7 @@ from .baselines import HEADS, make_head
 from .datasets import DirectedDataset, load_dataset
 from .evaluation import evaluate
 from .ontology import NAMESPACES
+from .peers import PEERS
 from .training import TrainConfig, fit
 from .workers import finished
 
@@ -43,10 +44,11 @@ class Scale:
     seeds: int # seeds 0, 1, ...
     limit: int = 0 # at most this many training edges; 0 takes all
     train: dict = field(default_factory=dict) # settings of `TrainConfig` that every head shares: how long to train
+    heads: tuple = tuple(HEADS) # names from `HEADS`
 
 
 SCALES = dict(
-    quick=Scale(("go/cellular_component",), 3),
+    quick=Scale(("go/cellular_component",), 3, heads=tuple(head for head in HEADS if head not in PEERS)),
     paper=Scale(("hyperlex/random", "hyperlex/lexical", "sick", "snli/dev-as-train", "wordnet",
                  "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10)),
     full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3))

@@ -164,7 +164,7 @@ def results_figure(
 
 # %% ../nbs/07_main_results.ipynb #13d918e1
 def graded_study(
-    heads=tuple(HEADS), # names from `HEADS`
+    heads=SCALES["quick"].heads, # names from `HEADS`
     seeds=range(3), # of the initial weights and the training
     splits=("random", "lexical"), # official splits of HyperLex; each head is trained on the edges of each
     config: TrainConfig | None = None, # settings of the training, the same for every head; by default `TrainConfig()`
@@ -240,7 +240,7 @@ def main(
     "Train and evaluate every head, and print one table for each dataset, the paper's figures beside ours."
     _names(scale, SCALES, "scale", ())
     _names(backend, BACKENDS, "back-end", ())
-    heads, datasets = _names(heads, HEADS, "head", HEADS), _names(datasets, DATASETS, "dataset", SCALES[scale].datasets)
+    heads, datasets = _names(heads, HEADS, "head", SCALES[scale].heads), _names(datasets, DATASETS, "dataset", SCALES[scale].datasets)
     seeds, store = range(seeds or SCALES[scale].seeds), Store(Path(out) / f"{scale}.csv")
     how = dict(jobs=jobs or joblib.cpu_count(), retry=retry, backend=backend, address=address or None)
     try:
