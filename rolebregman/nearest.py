@@ -268,7 +268,7 @@ def settle(
     i, c = ((lower <= level[:, None]) & (j >= 0)).nonzero().T
     return *self.pick(q, i, j[i, c], k), level
 
-# %% ../nbs/02c_nearest.ipynb #1c8868e4
+# %% ../nbs/02c_nearest.ipynb #e9853b43
 @patch
 def tiles(
     self: Nearest,
@@ -276,12 +276,14 @@ def tiles(
     only: Tensor | None,  # Items that count, int64, None for all
     out: tuple[Tensor, Tensor],  # Pairs that do not count: queries, and places among the items that count
 ):  # Yields the first place and bounds (r, n)
-    "Lower bounds of one tile of items after another, infinite where a pair does not count"
+    "Lower bounds of one tile of items after another, infinite where a pair does not count; each overwrites the last"
     count, columns, (i, j) = len(self) if only is None else len(only), s.T.contiguous(), out
     size = max(GROUP, self.sizes.tile // max(1, len(s)) // GROUP * GROUP)
+    room = s.new_empty(min(size, count), len(s))
     for start in range(0, count, size):
         part = slice(start, start + size)
-        lower = (self.rows[part] if only is None else self.rows[only[part]]) @ columns
+        rows = self.rows[part] if only is None else self.rows[only[part]]
+        lower = torch.mm(rows, columns, out=room[:len(rows)])  # the same memory again stays in the cache
         if len(i):
             inside = (j >= start) & (j < start + size)
             lower[j[inside] - start, i[inside]] = torch.inf

@@ -10,6 +10,7 @@ import torch
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
 from rolebregman.nearest import GROUP, Nearest, fingerprint, smallest
+from rolebregman.peers import PEERS
 from rolebregman.retrieval import SourceIndex, TargetIndex
 
 D = 12
@@ -18,10 +19,12 @@ FORMS = [name for name in HEADS if HEADS[name].head.product_form]
 
 
 def any_head(seed):
-    "A head of the registry or a Bregman head with drawn options, its parameters moved from where they start"
+    "A head of a registry or a Bregman head with drawn options, its parameters moved from where they start"
     g = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    if seed % 3 == 0: head = make_head(list(HEADS)[seed // 3 % len(HEADS)], dim=D)
+    names = [*HEADS, *PEERS]
+    name = names[seed // 3 % len(names)]
+    if seed % 3 == 0: head = make_head(name, dim=D) if name in HEADS else PEERS[name][0](D, **PEERS[name][1])
     else:
         roles = str(g.choice(ROLES))
         wide = roles in ("both", "shared")
