@@ -240,7 +240,8 @@ def main(
     "Train and evaluate every head, and print one table for each dataset, the paper's figures beside ours."
     _names(scale, SCALES, "scale", ())
     _names(backend, BACKENDS, "back-end", ())
-    heads, datasets = _names(heads, HEADS, "head", SCALES[scale].heads), _names(datasets, DATASETS, "dataset", SCALES[scale].datasets)
+    heads = _names(heads, HEADS, "head", SCALES[scale].heads)
+    datasets = _names(datasets, DATASETS, "dataset", SCALES[scale].datasets)
     seeds, store = range(seeds or SCALES[scale].seeds), Store(Path(out) / f"{scale}.csv")
     how = dict(jobs=jobs or joblib.cpu_count(), retry=retry, backend=backend, address=address or None)
     try:

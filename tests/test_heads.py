@@ -15,6 +15,7 @@ from rolebregman.baselines import HEADS, make_head
 from rolebregman.bregman import bregman_divergence
 from rolebregman.datasets import toy_tree
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, DistanceHead, load_head
+from rolebregman.peers import PEERS
 from rolebregman.training import TrainConfig, fit, preference_rate
 
 D = 6  # width of the embeddings
