@@ -96,7 +96,7 @@ class WideNorm(SharedMap):
         norms = torch.linalg.vector_norm(mixtures.unflatten(-1, (-1, self.size)), dim=-1)
         return self.log_scale.exp() * maxmean(norms, self.mix)
 
-# %% ../nbs/02a_peers.ipynb #139ccf5b
+# %% ../nbs/02a_peers.ipynb #847122a4
 class TransE(SharedMap):
     """Distance from the moved source to the target, equation (3) (Bordes et al., 2013). Never negative
 
@@ -162,9 +162,12 @@ class RotatE(SharedMap):
 
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "Equation (3)"
-        return self.log_scale.exp() * torch.linalg.vector_norm((u - v).unflatten(-1, (2, -1)), dim=-2).mean(-1)
+        real, imaginary = (u - v).chunk(2, -1)
+        square = real.square() + imaginary.square()
+        apart = square > 0
+        return self.log_scale.exp() * (torch.where(apart, square, 1.0).sqrt() * apart).mean(-1)
 
-# %% ../nbs/02a_peers.ipynb #32b6a62c
+# %% ../nbs/02a_peers.ipynb #6e45ddc3
 class Tversky(SharedMap):
     "Contrast of learned features, equation (4) (Tversky, 1977). Takes both signs"
 
@@ -175,7 +178,7 @@ class Tversky(SharedMap):
         hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
     ):
         super().__init__(dim, features, hidden, features=features)
-        self.weights = nn.Parameter(torch.tensor([4.0, 4.0, 0.4]).expm1().log())  # alpha, beta, gamma by softplus
+        self.weights = nn.Parameter(torch.tensor([4.0, 0.4, 4.0]).expm1().log())  # alpha, beta, gamma by softplus
 
     def source(self, x: Tensor) -> Tensor:
         "How much an item has of each feature, `(..., d) -> (..., k)`"
