@@ -6,7 +6,7 @@
 __all__ = ['HEADS', 'SquaredDistance', 'Euclidean', 'Cosine', 'Mahalanobis', 'Bilinear', 'MLP', 'OrderEmbedding', 'Poincare',
            'DirectionPrior', 'Entry', 'make_head']
 
-# %% ../nbs/03_baselines.ipynb #4f1de048
+# %% ../nbs/03_baselines.ipynb #6b49f9b2
 import math
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .geometries import hyperbolic_distance, polar
 from .heads import BregmanHead, DistanceHead
 from .peers import PEERS
 
@@ -173,7 +174,7 @@ class MLP(DistanceHead):
         "The other layers, on the sum of the shares"
         return F.softplus(self.rest(u + v)).squeeze(-1)
 
-# %% ../nbs/03_baselines.ipynb #b8108fec
+# %% ../nbs/03_baselines.ipynb #998f0423
 class OrderEmbedding(DistanceHead):
     "Order violation `||max(0, f(y) - f(x))||^2` with `f` linear (Vendrov et al., 2016). Never negative"
 
@@ -225,9 +226,7 @@ class Poincare(DistanceHead):
 
     def source(self, x: Tensor) -> Tensor:
         "Direction and hyperbolic radius, `(..., k + 1)`"
-        w = self.map(x)
-        radius = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
-        return torch.cat([F.normalize(w, dim=-1), self._RADIUS * torch.tanh(radius / self._RADIUS)], -1)
+        return polar(self.map(x), 0.0, self._RADIUS)
 
     def target(self, y: Tensor) -> Tensor:
         "Direction and hyperbolic radius, `(..., k + 1)`"
@@ -235,12 +234,7 @@ class Poincare(DistanceHead):
 
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "The hyperbolic distance"
-        chord = (u[..., :-1] - v[..., :-1]).square().sum(-1) / 4
-        r, q = u[..., -1], v[..., -1]
-        square = torch.sinh((r - q).abs() / 2).square() + torch.sinh(r) * torch.sinh(q) * chord
-        apart = square > 0
-        root = torch.where(apart, square, 1.0).sqrt() * apart  # no slope at zero: take zero there, as norms do
-        return self.log_scale.exp() * 2 * torch.asinh(root)
+        return self.log_scale.exp() * hyperbolic_distance(u, v)
 
 # %% ../nbs/03_baselines.ipynb #efecf586
 class DirectionPrior(DistanceHead):
