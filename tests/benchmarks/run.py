@@ -30,9 +30,15 @@ def budgets():
         lines = pd.concat([lines, pd.DataFrame([
             {**own, "against": "minutes", "ratio": stages["seconds"].sum() / 60, "bar": 30},
             {**own, "against": "GiB at the peak", "ratio": stages["peak_mib"].max() / 1024, "bar": 8}])])
+    missing = {"make study": (8, "make bench ARGS=--all"), "make test": (12, "make bench ARGS=--all"),
+               "the paper scale": (90, "rolebregman_study --scale paper")}
+    later = [{"what": what, "head": "not measured yet: " + how, "against": "minutes", "bar": bar}
+             for what, (bar, how) in missing.items() if what not in set(lines["what"])]
+    if later: lines = pd.concat([lines, pd.DataFrame(later)])
     least = lines["against"].str.contains("at least", na=False)
     met = (lines["ratio"] <= lines["bar"]).where(~least, lines["ratio"] >= lines["bar"])
-    return lines.assign(met=met.map({True: "yes", False: "NO"}), threads=lines["threads"].astype(int))
+    met = met.map({True: "yes", False: "NO"}).where(lines["ratio"].notna(), "-")
+    return lines.assign(met=met, threads=lines["threads"].astype("Int64"))
 
 
 @call_parse
@@ -45,4 +51,4 @@ def main(
         print(f"\n{name}", flush=True)
         if subprocess.run([sys.executable, str(HERE / name)]).returncode: raise SystemExit(f"{name} failed")
     print("\nBudgets (ratios in one run, smaller is better unless it says 'at least'):")
-    print(budgets().to_string(index=False, float_format="{:.3g}".format))
+    print(budgets().to_string(index=False, float_format="{:.3g}".format, na_rep="-"))
