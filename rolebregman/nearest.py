@@ -58,7 +58,7 @@ def _glance(head):
 
 # %% ../nbs/02c_nearest.ipynb #6f395a33
 _log = logging.getLogger(__name__)
-_CPU = SimpleNamespace(queries=1 << 9, tile=1 << 19, memory=1 << 24)  # by what fits a cache; counted in numbers
+_CPU = SimpleNamespace(queries=1 << 9, tile=1 << 20, memory=1 << 24)  # by what fits a cache; counted in numbers
 _GPU = SimpleNamespace(queries=1 << 12, tile=1 << 26, memory=1 << 28)
 
 
