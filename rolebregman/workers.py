@@ -75,7 +75,7 @@ def _dask(jobs, address):
     "The same on a Dask cluster"
     distributed = _package("distributed", "dask")
     if address: _knock(address)
-    own = dict(n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=None, silence_logs=logging.ERROR)
+    own = dict(n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=":0", silence_logs=logging.ERROR)
     with ExitStack() as stack:
         with _deaf(): cluster = address or stack.enter_context(distributed.LocalCluster(**own))
         try:

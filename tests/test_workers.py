@@ -62,7 +62,8 @@ def alive(process):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_parent_that_is_stopped_leaves_no_worker_behind(backend, how, tmp_path):
     code = f"""
-import os, pathlib, time
+import os, pathlib, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it starts in the background
 from rolebregman.workers import finished
 def work(item):
     pathlib.Path({str(tmp_path)!r}, str(os.getpid())).touch()
