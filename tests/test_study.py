@@ -300,9 +300,9 @@ def test_search_takes_the_best_on_validation_and_keeps_the_rest(tmp_path):
 def test_the_search_leaves_the_grid_where_the_best_is_at_its_edge():
     scores = dict.fromkeys(GRID, 0.5) | {GRID[-1]: 0.9}
     new = neighbours(scores, 8)
-    assert GRID[-1] == (1e-2, 5.0, 1.0, 1.0) and not set(new) & set(GRID)
-    assert {trial[0] for trial in new} > {1e-2, 3e-2} - {1e-2} and {trial[1] for trial in new} == {5.0, 25.0}
-    assert {trial[2] for trial in new} == {0.1, 1.0, 10.0} and {trial[3] for trial in new} == {0.5, 1.0, 2.0}
+    assert GRID[-1] == (3e-3, 5.0, 0.1, 1.0) and not set(new) & set(GRID)
+    assert {trial[0] for trial in new} == {3e-3, 1e-2} and {trial[1] for trial in new} == {5.0, 25.0}
+    assert {trial[2] for trial in new} == {0.01, 0.1, 1.0} and {trial[3] for trial in new} == {0.5, 1.0, 2.0}
     for trial in new: assert sum(a != b for a, b in zip(trial, GRID[-1])) == 1
     assert {trial[3] for trial in neighbours(scores, 8, wide=False)} == {1.0}
 
