@@ -30,7 +30,8 @@ from tqdm import tqdm
 import rolebregman
 from .baselines import HEADS, make_head
 from .datasets import DirectedDataset, load_dataset
-from .evaluation import evaluate
+from .control import control_metrics, control_scores, matched
+from .evaluation import Scores, score_split, split_metrics
 from .ontology import NAMESPACES
 from .peers import PEERS
 from .training import TrainConfig, fit
@@ -117,8 +118,8 @@ def _head_config(name, options):
 
 # %% ../nbs/06a_runner.ipynb #a97834be
 COLUMNS = ("dataset head seed scale ranking_accuracy direction_accuracy negative_rate mrr hits@1 hits@3 hits@10 auc "
-           "average_precision gap_mean forward_preferred_rate tie_rate seconds peak_memory_mb parameters config commit "
-           "versions error").split()
+           "average_precision gap_mean forward_preferred_rate tie_rate direction_prior_wrong direction_matched seconds "
+           "peak_memory_mb parameters config commit versions error").split()
 KEY = ["dataset", "head", "seed", "scale", "config"]
 SEARCH = [*COLUMNS, "settings"]
 _TEXT = {"dataset", "head", "scale", "config", "commit", "versions", "error", "settings"}
@@ -135,9 +136,14 @@ def _peak_memory(reset=False):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if platform.system() == "Darwin" else 1024)
 
 
+def _trained_control(ds, scale, seed):
+    return control_scores(ds, TrainConfig(**SCALES[scale].train, seed=seed))
+
+
 def fit_and_evaluate(
     task: Task, # what to fit
     ds: DirectedDataset = None, # the dataset if it is open already, or the exception met on opening it
+    control: Scores = None, # of the control on this dataset, where they are there already
 ) -> dict: # a row of the store; where the fit failed, without metrics and with the reason in `error`
     "Train and evaluate one head on one thread. The same task gives the same metrics in any process."
     row = dict(zip(KEY, task.key)) | dict(settings=json.dumps(task.train | task.options), error="")
@@ -146,12 +152,17 @@ def fit_and_evaluate(
     try:
         if isinstance(ds, Exception): raise ds
         if ds is None: ds = open_dataset(task.dataset, task.seed, task.scale)
+        if control is None and task.split == "test":
+            control = _trained_control(ds, task.scale, task.seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(task.seed)
             head = make_head(task.head, dim=ds.dim, **task.options)
         _peak_memory(reset=True)
         history = fit(head, ds, task.training, progress=False)
-        row |= evaluate(head, ds, task.split) | dict(seconds=history.seconds, peak_memory_mb=_peak_memory())
+        row |= dict(seconds=history.seconds, peak_memory_mb=_peak_memory())
+        scores = score_split(head, ds, task.split)
+        row |= split_metrics(scores)
+        if control: row |= control_metrics(scores, control, matched(ds))
         row["parameters"] = sum(p.numel() for p in head.parameters())
     except Exception as error:
         row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
@@ -239,9 +250,18 @@ def _opened(dataset, seed, scale, run): # a dataset, or the exception met; once 
     except Exception as error: return error
 
 
+@lru_cache(maxsize=2)
+def _control(dataset, seed, scale, run): # scores of the control, once a run in each process; none without a dataset
+    ds = _opened(dataset, seed, scale, run)
+    return None if isinstance(ds, Exception) else _trained_control(ds, scale, seed)
+
+
 def _fit(task, run):
-    "`fit_and_evaluate` with the dataset opened by whoever does it"
-    with _TURN: return fit_and_evaluate(task, _opened(task.dataset, task.seed, task.scale, run)) | _made_by(run)
+    "`fit_and_evaluate` with the dataset opened, and the control trained, by whoever does it"
+    of = task.dataset, task.seed, task.scale, run
+    with _TURN:
+        control = _control(*of) if task.split == "test" else None
+        return fit_and_evaluate(task, _opened(*of), control) | _made_by(run)
 
 # %% ../nbs/06a_runner.ipynb #e2b1e932
 def run_grid(
@@ -264,7 +284,7 @@ def run_grid(
             store.append(fit_and_evaluate(task, row) | provenance() if isinstance(row, Exception) else row)
             bar.set_postfix_str(f"{task.dataset} {task.head}", refresh=False)
             bar.update()
-    _opened.cache_clear()  # for fits of this process
+    for cache in (_opened, _control): cache.cache_clear()  # for fits of this process
     rows = store.rows().set_index(KEY, drop=False)
     return rows.loc[[task.key for task in tasks]].reset_index(drop=True)
 

@@ -58,13 +58,13 @@ def undisturbed(tmp_path_factory):
 def test_columns_are_those_of_the_issue():
     assert " ".join(COLUMNS) == (
         "dataset head seed scale ranking_accuracy direction_accuracy negative_rate mrr hits@1 hits@3 hits@10 auc "
-        "average_precision gap_mean forward_preferred_rate tie_rate seconds peak_memory_mb parameters config commit "
-        "versions error")
+        "average_precision gap_mean forward_preferred_rate tie_rate direction_prior_wrong direction_matched seconds "
+        "peak_memory_mb parameters config commit versions error")
 
 
 def test_a_row_is_complete(undisturbed):
     assert list(undisturbed.columns) == COLUMNS and (undisturbed["error"] == "").all()
-    assert undisturbed.drop(columns="error").notna().all(axis=None)
+    assert undisturbed.drop(columns=["error", "direction_prior_wrong"]).notna().all(axis=None)
     assert (undisturbed["seconds"] > 0).all() and undisturbed["peak_memory_mb"].between(50, 50_000).all()
     assert (undisturbed.query("head == 'euclidean'")["direction_accuracy"] == 0.5).all()
 
@@ -207,7 +207,7 @@ def test_other_columns_and_damaged_lines_are_errors(tmp_path):
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="rows.csv has the columns a b; expected dataset"): Store(path).rows()
     path.write_text(",".join(COLUMNS) + "\n" + "," * 99 + "\n")
-    with pytest.raises(ValueError, match="rows.csv, line 2: 100 fields, expected 23; the line is damaged"):
+    with pytest.raises(ValueError, match="rows.csv, line 2: 100 fields, expected 25; the line is damaged"):
         Store(path).rows()
 
 
