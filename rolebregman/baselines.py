@@ -285,6 +285,7 @@ HEADS: dict[str, Entry] = {
     "role_bregman": Entry(BregmanHead, {}, "with linear role maps: the paper's head"),
     "role_bregman_lowrank": Entry(BregmanHead, {"maps": "lowrank"}, "identity plus low rank maps"),
     "role_bregman_residual": Entry(BregmanHead, {"maps": "residual", "rank": 64}, "identity plus perceptron maps"),
+    "directed_bregman": Entry(BregmanHead, {"maps": "residual", "rank": 48, "extra": 16}, "and role coordinates: ours"),
 }
 
 

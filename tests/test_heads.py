@@ -568,7 +568,8 @@ def test_constructor_errors_name_expected_and_found(change, message):
 
 def test_registry():
     assert set(HEADS) >= {"euclidean", "cosine", "mahalanobis", "bilinear", "mlp", "order", "poincare",
-        "direction_prior", "icnn_bregman", "role_bregman", "role_bregman_lowrank", "role_bregman_residual"}
+        "direction_prior", "icnn_bregman", "role_bregman", "role_bregman_lowrank", "role_bregman_residual",
+        "directed_bregman"}
     with pytest.raises(ValueError, match="'nobody'.*euclidean.*role_bregman"): make_head("nobody", D)
     head = make_head("role_bregman", D, proj_dim=3, hidden=(4,))
     assert head.config["proj_dim"] == 3 and head.potential.dim == 3
