@@ -34,7 +34,8 @@ from rolebregman.runner import (
     search,
     widened,
 )
-from rolebregman.study import findings, main, narrow_table, paired, paper_results, results_figure, results_table
+from rolebregman.study import main
+from rolebregman.tables import findings, narrow_table, paired, paper_results, results_figure, results_table
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=3)
 DIVERGES = dict(FAST, lr=1e30)
