@@ -207,20 +207,23 @@ def one_way(self: DirectedDataset,
 # %% ../nbs/03d_directed.ipynb #411832b3
 @patch
 def limit(self: DirectedDataset,
-          train: int,             # keep at most this many training edges
-          seed: int | None = None # the choice; the dataset's own seed by default
-         ) -> DirectedDataset:    # same nodes, valid and test edges
-    "The same dataset with at most `train` training edges. A smaller limit is a subset of a larger one."
-    if train < 1:
-        raise ValueError(f"limit: train = {train}, expected at least 1")
-    edges = self.edges["train"]
-    if train >= len(edges):
-        return self
-    order = np.random.default_rng(self.seed if seed is None else seed).permutation(len(edges))
-    keep, rest = edges[np.sort(order[:train])], edges[np.sort(order[train:])]
-    some = copy(self) # nothing new is to be checked, and the positives stay the same
-    some.report = Report(self.report, **{"training edges used": f"{train:,} of {len(edges):,}"})
-    some.edges, some.known = {**self.edges, "train": keep}, np.concatenate([self.known, rest])
+          train: int,              # keep at most this many training edges
+          seed: int | None = None, # the choice; the dataset's own seed by default
+          valid: int | None = None # keep at most this many validation edges; by default all
+         ) -> DirectedDataset:     # same nodes and test edges
+    "The same dataset with fewer edges to learn from. A smaller limit is a subset of a larger one."
+    seed, some = self.seed if seed is None else seed, self
+    for number, (split, most) in enumerate((("train", train), ("valid", valid))):
+        if most is None: continue
+        if most < 1: raise ValueError(f"limit: {split} = {most}, expected at least 1")
+        edges = self.edges[split]
+        if most >= len(edges): continue
+        order = np.random.default_rng([seed] + [number] * number).permutation(len(edges))
+        keep, rest = edges[np.sort(order[:most])], edges[np.sort(order[most:])]
+        before, some = some, copy(some) # nothing new is to be checked, and the positives stay the same
+        used = "training edges used" if split == "train" else "validation edges used"
+        some.report = Report(before.report, **{used: f"{most:,} of {len(edges):,}"})
+        some.edges, some.known = {**before.edges, split: keep}, np.concatenate([before.known, rest])
     return some
 
 # %% ../nbs/03d_directed.ipynb #ec21b1fc

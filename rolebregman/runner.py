@@ -43,7 +43,7 @@ class Scale:
     "How much of everything a run takes."
     datasets: tuple # names from `DATASETS`
     seeds: int # seeds 0, 1, ...
-    limit: int = 0 # at most this many training edges; 0 takes all
+    limit: int = 0 # at most this many training edges, and a fifth of it for validation; 0 takes all
     train: dict = field(default_factory=dict) # settings of `TrainConfig` that every head shares: how long to train
     heads: tuple = tuple(HEADS) # names from `HEADS`
 
@@ -76,7 +76,8 @@ def open_dataset(
     if name not in DATASETS: raise ValueError(f"unknown dataset {name!r}; the study knows {', '.join(DATASETS)}")
     if scale not in SCALES: raise ValueError(f"unknown scale {scale!r}; expected one of {', '.join(SCALES)}")
     ds = DATASETS[name](seed=seed, quiet=quiet)
-    return ds.limit(SCALES[scale].limit) if SCALES[scale].limit else ds
+    most = SCALES[scale].limit
+    return ds.limit(most, valid=most // 5) if most else ds
 
 # %% ../nbs/06a_runner.ipynb #da7c3139
 @dataclass(frozen=True)

@@ -235,6 +235,19 @@ def test_neither_the_order_of_pairs_nor_of_vectors_changes_the_split(random, see
     assert related(first.limit(4), "train") == related(second.limit(4), "train")
 
 
+def test_a_limit_keeps_subsets_and_knows_the_rest():
+    tree = toy_tree(depth=4, seed=3)
+    some, fewer = tree.limit(40, valid=6), tree.limit(20, valid=3)
+    for split, most, least in (("train", 40, 20), ("valid", 6, 3)):
+        assert len(some.edges[split]) == most and len(fewer.edges[split]) == least
+        whole, large, small = (set(map(tuple, ds.edges[split].tolist())) for ds in (tree, some, fewer))
+        assert small < large < whole
+    assert (some.positives == tree.positives).all() and (some.edges["test"] == tree.edges["test"]).all()
+    assert (some.edges["train"] == tree.limit(40).edges["train"]).all() and len(some.known) == len(tree.positives) - (
+        46 + len(tree.edges["test"]))
+    with pytest.raises(ValueError, match="limit: valid = 0"): tree.limit(40, valid=0)
+
+
 def test_repeated_self_and_mutual_pairs_are_counted():
     more = pd.concat([PAIRS, PAIRS[:3], pd.DataFrame([("w00", "w01"), ("w05", "w05")], columns=PAIRS.columns)])
     ds = from_pairs(more, VECTORS, ids=WORDS)
