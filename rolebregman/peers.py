@@ -24,12 +24,14 @@ def union_length(
     "The length of the union of l intervals; `u` and `v` broadcast"
     left, order = u.sort(-1)
     shape = torch.broadcast_shapes(u.shape, v.shape)
-    right = torch.maximum(left, v.expand(shape).gather(-1, order.expand(shape)))
-    (start, *lefts), (covered, *rights) = left.unbind(-1), right.unbind(-1)
-    length = covered - start
-    for start, end in zip(lefts, rights):
-        length = length + (end - torch.maximum(start, covered)).relu()
-        covered = torch.maximum(covered, end)
+    right = v.expand(shape).gather(-1, order.expand(shape))
+    left = left[(None,) * (len(shape) - left.dim())]
+    left, right = (w.movedim(-1, 0).contiguous() for w in (left, right))  # so that each step reads what lies together
+    (start, *lefts), (length, *widths) = left, (right - left).relu()
+    covered = start + length
+    for start, width in zip(lefts, widths):
+        length = length + (width - (covered - start).relu()).relu()
+        covered = covered + (start + width - covered).relu()
     return length
 
 
@@ -164,8 +166,8 @@ class RotatE(SharedMap):
         "Equation (3)"
         real, imaginary = (u - v).chunk(2, -1)
         square = real.square() + imaginary.square()
-        apart = square > 0
-        return self.log_scale.exp() * (torch.where(apart, square, 1.0).sqrt() * apart).mean(-1)
+        tiny = torch.finfo(square.dtype).tiny  # gives zero a slope of zero, and is lost in all else
+        return self.log_scale.exp() * (square + tiny).sqrt().mean(-1)
 
 # %% ../nbs/02a_peers.ipynb #6e45ddc3
 class Tversky(SharedMap):

@@ -192,6 +192,8 @@ def test_union_of_intervals():
     for size in (1, 2, 3, 8, 16):
         u, v = (points(40, seed=s)[:, :1].expand(40, size) + torch.randn(40, size, dtype=F64) for s in (0, 1))
         close(union_length(u, v), torch.tensor([_covered(a, b) for a, b in zip(u.tolist(), v.tolist())], dtype=F64))
+        close(union_length(u[3], v[:, None]), union_length(u[3].expand_as(v), v)[:, None])
+        close(union_length(u[:, None], v[3]), union_length(u, v[3].expand_as(u))[:, None])
     for u, v, length in (([0, 0], [1, 1], 1), ([0, 1], [1, 2], 2), ([0, 5], [1, 6], 2), ([0, 1], [9, 2], 9),
         ([3, 0], [1, 0], 0), ([1, 0], [2, 5], 5)):
         assert union_length(torch.tensor(u), torch.tensor(v)) == length
@@ -235,7 +237,9 @@ def test_softmax_divergence_against_scipy():
 def test_max_affine_is_the_divergence_of_its_function(case):
     head, x, y = moved(case), points(20), points(20, seed=1)
     if head.log_temperature is None: value = lambda x: head.map(x).amax(-1)
-    else: value = lambda x: head.log_temperature.exp() * head.source(x).logsumexp(-1)
+    else:
+        heat = head.log_temperature.exp()
+        value = lambda x: heat * (head.map(x) * (head.gain / heat)).logsumexp(-1)
     x, y = head.standardizer(x), head.standardizer(y)
     close(head.compare(head.source(x), head.target(y)), bregman_divergence(value, x, y), rtol=1e-9, atol=1e-9)
 
