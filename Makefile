@@ -16,7 +16,7 @@ help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
 
 study: .venv/.study ## Train every head on the Gene Ontology and print the table (ARGS="--help" lists what can be chosen)
-	@$(BIN)/rolebregman_study $(ARGS)
+	@$(BIN)/rolebregman study $(ARGS)
 
 # nbdev_test forks its workers, and torch's threads do not survive a fork.
 test notebooks: export OMP_NUM_THREADS ?= 1
