@@ -219,11 +219,14 @@ def limit(self: DirectedDataset,
         edges = self.edges[split]
         if most >= len(edges): continue
         order = np.random.default_rng([seed] + [number] * number).permutation(len(edges))
-        keep, rest = edges[np.sort(order[:most])], edges[np.sort(order[most:])]
+        kept = np.sort(order[:most])
+        keep, rest = edges[kept], edges[np.sort(order[most:])]
         before, some = some, copy(some) # nothing new is to be checked, and the positives stay the same
         used = "training edges used" if split == "train" else "validation edges used"
         some.report = Report(before.report, **{used: f"{most:,} of {len(edges):,}"})
         some.edges, some.known = {**before.edges, split: keep}, np.concatenate([before.known, rest])
+        if split in (own := getattr(before, "negatives", {})): # official ones, a row for each edge
+            some.negatives = {**own, split: own[split][kept]}
     return some
 
 # %% ../nbs/03d_directed.ipynb #ec21b1fc

@@ -112,6 +112,10 @@ class Task:
         "(dataset, head, seed, scale, config)"
         return self.dataset, self.head, self.seed, self.scale, self.config
 
+    def measure(self, head, ds) -> dict: # further columns of the row, by name
+        "What a study wants to know of a trained head besides the metrics of every row: here nothing."
+        return {}
+
 
 @lru_cache
 def _head_config(name, options):
@@ -164,6 +168,7 @@ def fit_and_evaluate(
         scores = score_split(head, ds, task.split)
         row |= split_metrics(scores)
         if control: row |= control_metrics(scores, control, matched(ds))
+        row |= task.measure(head, ds)
         row["parameters"] = sum(p.numel() for p in head.parameters())
     except Exception as error:
         row["error"] = " ".join(f"{type(error).__name__}: {error}".split())

@@ -35,7 +35,7 @@ from rolebregman.citations import OGBDataset, evaluate_ogb
 from rolebregman.datasets import DirectedDataset, split_by, toy_tree
 from rolebregman.evaluation import evaluate, score_split
 from rolebregman.ogb_files import write_synthetic_ogb
-from rolebregman.runner import Store, Task, open_dataset, run_grid
+from rolebregman.runner import Store, open_dataset, run_grid
 
 
 def small(train, valid=(), test=(), features=None, n=6):
@@ -218,7 +218,6 @@ def test_the_command_goes_on_where_it_stopped(short, tmp_path, capsys):
     gains_figure(rows).savefig(tmp_path / "figure.png")
 
 
-@pytest.mark.skipif(not hasattr(Task, "measure"), reason="the runner does not ask tasks for their own measures")
 def test_rows_hold_the_protocol(short, tmp_path):
     row = run_grid(citation_tasks(tmp_path / "none.json", ["cora"], ["cosine"], [0]),
                    Store(tmp_path / "rows.csv", COLUMNS), progress=False).iloc[0]

@@ -109,6 +109,10 @@ def test_a_limit_keeps_the_official_negatives(tmp_path):
     write_ogb(tmp_path)
     ds = load_ogb(root=tmp_path, quiet=True).limit(50)
     assert len(ds.edges["train"]) == 50 and len(ds.negatives["test"]) == len(ds.edges["test"]) == 40
+    some, whole = load_ogb(root=tmp_path, quiet=True).limit(50, valid=7), load_ogb(root=tmp_path, quiet=True)
+    row = {tuple(e): others.tolist() for e, others in zip(whole.edges["valid"].tolist(), whole.negatives["valid"])}
+    assert len(some.negatives["valid"]) == 7 and [row[tuple(e)] for e in some.edges["valid"].tolist()] == (
+        some.negatives["valid"].tolist())
 
 
 def spoil(folder, file, how):
