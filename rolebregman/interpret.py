@@ -241,7 +241,7 @@ def level_figure(
     figure.colorbar(dots, ax=axes, label=color, shrink=0.9)
     return figure
 
-# %% ../nbs/09_interpretability.ipynb #f98b25dd
+# %% ../nbs/09_interpretability.ipynb #94abdc83
 def extreme_pairs(
     head, # any trained head
     ds: DirectedDataset, # where the pairs come from
@@ -258,7 +258,7 @@ def extreme_pairs(
     found = found.assign(gap=found["forward"] - found["reverse"]).sort_values("gap", kind="stable")
     number = min(number, len(found) // 2)
     ends = {"strongest": found.head(number), "most wrong": found.tail(number)[::-1]}
-    return pd.concat(ends, names=["", "row"]).droplevel("row")
+    return pd.concat(ends, names=["end", "row"]).droplevel("row")
 
 # %% ../nbs/09_interpretability.ipynb #e57a3787
 def role_directions(
