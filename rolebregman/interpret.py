@@ -241,7 +241,7 @@ def level_figure(
     figure.colorbar(dots, ax=axes, label=color, shrink=0.9)
     return figure
 
-# %% ../nbs/09_interpretability.ipynb #94abdc83
+# %% ../nbs/09_interpretability.ipynb #a093a03e
 def extreme_pairs(
     head, # any trained head
     ds: DirectedDataset, # where the pairs come from
@@ -253,8 +253,8 @@ def extreme_pairs(
     edges = ds.edges[split][ds.one_way(split)]
     x, y = ds.features[edges.T]
     names = ds.nodes[text].to_numpy()
-    found = pd.DataFrame(dict(source=names[edges[:, 0]], target=names[edges[:, 1]], forward=head.score(x, y),
-                              reverse=head.score(y, x)))
+    found = pd.DataFrame(dict(source=names[edges[:, 0]], target=names[edges[:, 1]],
+                              forward=head.score(x, y).double(), reverse=head.score(y, x).double()))
     found = found.assign(gap=found["forward"] - found["reverse"]).sort_values("gap", kind="stable")
     number = min(number, len(found) // 2)
     ends = {"strongest": found.head(number), "most wrong": found.tail(number)[::-1]}
