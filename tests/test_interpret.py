@@ -230,7 +230,9 @@ def test_every_asymmetric_head_is_measured(name, tree):
     assert set(found) <= set(INTERPRET) and all(np.isfinite(value) for value in found.values())
     gaps = [found[name] for name in GAPS]
     assert gaps == sorted(gaps) and ("hessian_trace" in found) == isinstance(head, BregmanHead)
-    if name in BREGMAN: assert found["least_eigenvalue"] >= 0.1 and 0 < found["convexity_share"] < 1 and found["top_eigenvalue"] < found["hessian_trace"]
+    if name in BREGMAN:
+        assert 0.1 <= found["least_eigenvalue"] <= found["top_eigenvalue"] < found["hessian_trace"]
+        assert 0 < found["convexity_share"] < 1
     if name == "icnn_bregman": assert found["direction_frozen"] == 0.5  # proposition 3
 
 
