@@ -4,12 +4,16 @@
 
 # %% auto #0
 __all__ = ['app', 'data', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'SourceColumn', 'TargetColumn', 'Missing',
-           'Out', 'Json', 'command', 'say', 'watched', 'in_words', 'pairs_file']
+           'Out', 'Json', 'command', 'say', 'watched', 'in_words', 'pairs_file', 'items_of', 'pairs_of']
 
-# %% ../nbs/12c_command.ipynb #5e5204a6
+# %% ../nbs/12c_command.ipynb #35c05971
 import inspect
+import json
 import re
+import signal
 import sys
+import threading
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,8 +21,9 @@ from typing import Annotated, Literal
 import typer
 
 from . import __version__
+from .own_files import Items
 
-# %% ../nbs/12c_command.ipynb #38931eed
+# %% ../nbs/12c_command.ipynb #884fb511
 app = typer.Typer(name="rolebregman", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
                   help="A distance with a direction: learn it from your own pairs, score, search, explain.",
                   epilog="`rolebregman fit --help` shows the options of `fit` with examples, and so on.")
@@ -36,14 +41,15 @@ def command(
     def add(function):
         @wraps(function)
         def run(*args, debug: bool = False, **options):
-            try: return function(*args, **options)
-            except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError): raise
-            except KeyboardInterrupt: status, said = 130, "stopped; no file was left half-written"
-            except Exception as error:
-                if debug: raise
-                status, said = 1, f"Error: {in_words(error)}"
+            with _interrupts() as pressed:
+                try: return function(*args, **options)
+                except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError): raise
+                except BaseException as error:
+                    stopped = pressed or isinstance(error, KeyboardInterrupt)
+                    if debug or not isinstance(error, (Exception, KeyboardInterrupt)): raise
+                    said = "stopped; no file was left half-written" if stopped else f"Error: {in_words(error)}"
             say(said)
-            raise typer.Exit(status)
+            raise typer.Exit(130 if stopped else 1)
 
         debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a fault.")]
         own = inspect.signature(function)
@@ -53,6 +59,22 @@ def command(
         return to.command(name, epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
 
     return add
+
+
+@contextmanager
+def _interrupts():
+    "Within `with`: a list that is no longer empty after Ctrl-C, for some libraries make an error of their own of it"
+    pressed, before = [], signal.getsignal(signal.SIGINT)
+
+    def press(*_):
+        pressed.append(True)
+        raise KeyboardInterrupt
+
+    ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if ours: signal.signal(signal.SIGINT, press)
+    try: yield pressed
+    finally:
+        if ours: signal.signal(signal.SIGINT, before)
 
 
 def say(
@@ -90,25 +112,65 @@ def _version(wanted: bool):
 def _all(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
                                                help="Print the version.")] = False): pass
 
-# %% ../nbs/12c_command.ipynb #2ba13c86
+# %% ../nbs/12c_command.ipynb #aae6b3d2
+def _there(path: Path | None):
+    "Typer's own check, which does not know `-` in every version"
+    if path is None or str(path) == "-" or path.is_file(): return path
+    raise typer.BadParameter(f"there is no file {path}")
+
+
 def pairs_file(
     help: str,  # what its help says
 ):
     "The argument for a file of pairs."
-    return typer.Argument(exists=True, dir_okay=False, allow_dash=True, help=help)
+    return typer.Argument(callback=_there, help=help)
 
 
-def _existing(help): return typer.Option(exists=True, dir_okay=False, help=help)
+def _file(help): return typer.Option(callback=_there, help=help)
 
 
 Head = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder that `fit` has written.")]
 Pairs = Annotated[Path, pairs_file("CSV, TSV or Parquet file with one pair in a row, - for standard input.")]
-Vectors = Annotated[Path | None, _existing("Vectors: .npy, .npz, .csv, .tsv, .parquet, or word vectors (.txt, .vec).")]
-Ids = Annotated[Path | None, _existing("Ids of the rows of the vectors: one on each line, or a table.")]
-Texts = Annotated[Path | None, _existing("Texts of the items: a table with columns id and text.")]
+Vectors = Annotated[Path | None, _file("Vectors: .npy, .npz, .csv, .tsv, .parquet, or word vectors (.txt, .vec).")]
+Ids = Annotated[Path | None, _file("Ids of the rows of the vectors: one on each line, or a table.")]
+Texts = Annotated[Path | None, _file("Texts of the items: a table with columns id and text.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column of the ids, in a table of vectors or ids.")]
 SourceColumn = Annotated[str | None, typer.Option(help="Column of the sources; guessed by default.")]
 TargetColumn = Annotated[str | None, typer.Option(help="Column of the targets; guessed by default.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]
 Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File to write, - for standard output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+# %% ../nbs/12c_command.ipynb #6ecd838b
+def _record(head):
+    "What `fit` has written down beside a head about where its data came from, or None"
+    path = head / "report.json"
+    if not path.is_file(): return None
+    try: return json.loads(path.read_text())["inputs"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is damaged, or was not written by fit: fit again") from None
+
+
+def items_of(
+    head: Path,  # folder of a head
+    vectors: Path | None = None,  # with `ids`, `texts` and `id_column` as in `Items`: what is said now
+    ids: Path | None = None,
+    texts: Path | None = None,
+    id_column: str | None = None,
+) -> Items:
+    "Where vectors come from: as said now, else as said to `fit`. Raises `typer.BadParameter` where neither was said."
+    record = _record(head)
+    before = Items.recorded(record["items"], head) if record else None
+    if vectors or texts: return Items(vectors, ids, texts, id_column, before.encoder if before else Items.encoder)
+    if before is None: raise typer.BadParameter(f"{head} has no report.json of fit; say where vectors are: --vectors")
+    return before
+
+
+def pairs_of(
+    head: Path,  # folder of a head
+) -> tuple[Path, dict]:  # the file, and the arguments of `from_pairs` that it was read with
+    "The pairs that a head was fitted on. Raises `typer.BadParameter` where they are not known."
+    record = _record(head)
+    if not record or not record["pairs"]:
+        raise typer.BadParameter(f"the pairs that {head} was fitted on are not known; name a file of pairs")
+    return head / record["pairs"], record["how"]

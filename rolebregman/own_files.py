@@ -177,19 +177,21 @@ def told(
     "A path as seen from a folder."
     return Path(os.path.relpath(path, folder)).as_posix()
 
-# %% ../nbs/12b_own_files.ipynb #9045158c
+# %% ../nbs/12b_own_files.ipynb #7ae77b85
 def put(
     out: Path,  # a file, or `-` for standard output
-    write,  # called with a text file that is open for writing
+    write,  # called with a file that is open for writing
+    binary: bool = False,  # for pictures; by default the file takes text
 ):
     "Let `write` fill standard output, or a file that appears whole or not at all; its folder is made."
     if str(out) == "-":
-        write(sys.stdout)
+        write(sys.stdout.buffer if binary else sys.stdout)
         return sys.stdout.flush()
     from rolebregman.heads import _replace
 
     def fill(path):
-        with open(path, "w", encoding="utf-8", newline="") as file: write(file)
+        how = dict(mode="wb") if binary else dict(mode="w", encoding="utf-8", newline="")
+        with open(path, **how) as file: write(file)
 
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     _replace(Path(out), fill)

@@ -1,0 +1,402 @@
+"The command: what it writes, where it writes it, and how it ends"
+import contextlib
+import hashlib
+import inspect
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from rolebregman import __version__, cli, own_files, sources
+from rolebregman import study as study_module
+from rolebregman.baselines import HEADS
+from rolebregman.catalogue import Place, RawFile, Source
+from rolebregman.cli import app
+from rolebregman.datasets import LOADERS, toy_tree
+from rolebregman.heads import load_head
+from rolebregman.training import fit as train
+
+root = Path(__file__).resolve().parents[1]
+# Started by a shell in the background, a program ignores Ctrl-C; here it is to be heard.
+PROGRAM = ("import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+           "from rolebregman.cli import app; app(prog_name='rolebregman')")
+METRICS = ["ranking_accuracy", "direction_accuracy", "mrr"]
+
+
+def run(line, folder=".", status=0, stdin=None):
+    "The result of a command line, which must end with `status`"
+    with contextlib.chdir(folder):
+        done = CliRunner().invoke(app, shlex.split(line), input=stdin)
+    assert done.exit_code == status, f"{line}\n{done.output}\n{done.exception!r}"
+    return done
+
+
+def read(text): return pd.read_csv(io.StringIO(text))
+
+
+def program(line, folder, **how):
+    "The command as a program of its own"
+    env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, *shlex.split(line)], cwd=folder, env=env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+
+
+@pytest.fixture(scope="module")
+def tree():
+    return toy_tree(depth=4, branching=3, dim=12, seed=1)
+
+
+@pytest.fixture(scope="module")
+def project(tree, tmp_path_factory):
+    "A user's folder: pairs and vectors in every format, and a fitted head"
+    folder = tmp_path_factory.mktemp("project")
+    names, vectors = tree.nodes["id"].to_numpy(), tree.features
+    pairs = pd.DataFrame(names[np.concatenate(list(tree.edges.values()))], columns=["child", "parent"])
+    pairs.to_csv(folder / "pairs.csv", index=False)
+    pairs.to_csv(folder / "pairs.tsv", index=False, sep="\t")
+    np.save(folder / "vectors.npy", vectors)
+    (folder / "ids.txt").write_text("\n".join(names) + "\n")
+    table = pd.DataFrame(vectors).rename(columns="x{}".format)
+    table.assign(name=names).to_csv(folder / "vectors.csv", index=False)
+    table.assign(id=names).to_parquet(folder / "vectors.parquet")
+    (folder / "vectors.txt").write_text("".join(f"{n} {' '.join(map(str, v))}\n" for n, v in zip(names, vectors)))
+    run("fit pairs.csv --vectors vectors.csv --epochs 4", folder)
+    return folder
+
+
+def rows_of(tree, ids):
+    return torch.from_numpy(tree.features[pd.Index(tree.nodes["id"]).get_indexer(ids)])
+
+
+# What one types
+
+def commands():
+    return ["fit", "evaluate", "score", "search", "explain", "study", "bench", "data list", "data fetch", "data show"]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_example_in_the_help_is_a_command_that_exists(name):
+    help = run(f"{name} --help").stdout
+    examples = re.findall(r"^    ?(.*\brolebregman .*)$", help.split("Examples:")[1], re.M)
+    assert examples and all(f"rolebregman {name}" in line for line in examples)
+    for line in examples: # an option that is unknown is refused before --help is looked at
+        run(re.split(r" [<>|] ", line.split("rolebregman ", 1)[1])[0] + " --help")
+    assert "--debug" in help
+
+
+def test_help_needs_neither_torch_nor_pandas():
+    code = ("import sys\nfrom rolebregman.cli import app\nfor name in sys.argv[1:]:\n"
+            "    try: app([*name.split(), '--help'])\n    except SystemExit as end: assert end.code == 0\n"
+            "assert not {'torch', 'pandas', 'numpy', 'matplotlib'} & set(sys.modules)")
+    subprocess.run([sys.executable, "-c", code, "", *commands()], check=True, capture_output=True,
+                   env={**os.environ, "PYTHONPATH": str(root)})
+
+
+def test_version():
+    assert run("--version").stdout == f"rolebregman {__version__}\n"
+
+
+def test_the_shell_completes_names_of_commands():
+    env = {**os.environ, "PYTHONPATH": str(root), "_ROLEBREGMAN_COMPLETE": "complete_bash",
+           "COMP_WORDS": "rolebregman ev", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
+    assert done.stdout.split() == ["evaluate"]
+
+
+def test_study_takes_what_the_study_takes():
+    ours = {k: p.default for k, p in inspect.signature(cli.study).parameters.items() if k not in ("as_json_", "debug")}
+    assert ours == {k: p.default for k, p in inspect.signature(study_module.main).parameters.items()}
+
+
+# What comes out
+
+def test_fit_writes_a_head_that_is_the_librarys_own(project, tree):
+    report = json.loads((project / "head" / "report.json").read_text())
+    assert report["head"]["name"] == "role_bregman_lowrank" and report["pairs"] == dict(train=96, valid=12, test=12)
+    assert report["inputs"]["pairs"] == "../pairs.csv" and set(report["metrics"]) == {"valid", "test"}
+    ds = cli._dataset(project / "pairs.csv", own_files.Items(project / "vectors.csv"), report["inputs"]["how"])
+    torch.manual_seed(0)
+    mine = cli._settings("role_bregman_lowrank", dict(epochs=4, patience=20), [])[0]
+    head = HEADS["role_bregman_lowrank"].head(12, maps="lowrank")
+    train(head, ds, mine, progress=False)
+    saved = load_head(project / "head").state_dict()
+    assert all(torch.equal(value, saved[name]) for name, value in head.state_dict().items())
+
+
+def test_the_same_vectors_in_any_format_give_the_same_head(project):
+    wanted = hashlib.sha256((project / "head" / "model.safetensors").read_bytes())
+    for vectors in ("vectors.npy --ids ids.txt", "vectors.npy --ids vectors.csv --id-column name", "vectors.parquet",
+                    "vectors.csv --id-column name"):
+        run(f"fit pairs.tsv --vectors {vectors} --epochs 4 --out other", project)
+        found = hashlib.sha256((project / "other" / "model.safetensors").read_bytes())
+        assert found.digest() == wanted.digest(), vectors
+        assert (project / "other" / "report.txt").read_text() == (project / "head" / "report.txt").read_text()
+
+
+def test_evaluate_gives_the_numbers_of_the_report(project):
+    report = json.loads((project / "head" / "report.json").read_text())
+    for part in ("valid", "test"):
+        found = json.loads(run(f"evaluate head --part {part} --json", project).stdout)
+        assert found.pop("pairs") == 12 and found == report["metrics"][part]
+
+
+def test_evaluate_takes_all_pairs_of_a_file(project):
+    assert json.loads(run("evaluate head pairs.tsv --json --candidates all", project).stdout)["pairs"] == 120
+    assert "pairs" in run("evaluate head pairs.csv", project).stdout.splitlines()[0]
+
+
+def test_score_gives_every_row_its_distances_in_order(project, tree):
+    rows = [("n00004", "n00001"), ("n00001", "n00004"), ("n00004", "n00001"), ("n00002", "n00002")]
+    text = "source,target\n" + "".join(f"{s},{t}\n" for s, t in rows)
+    run("score head - --out deep/scores.csv", project, stdin=text)
+    table = pd.read_csv(project / "deep" / "scores.csv")
+    assert list(table) == ["source", "target", "distance", "reverse_distance", "gap"]
+    assert list(zip(table["source"], table["target"])) == rows
+    head, x, y = load_head(project / "head"), *(rows_of(tree, side) for side in zip(*rows))
+    np.testing.assert_allclose(table["distance"], head.score(x, y), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(table["reverse_distance"], head.score(y, x), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(table["gap"], table["distance"] - table["reverse_distance"], atol=1e-6)
+
+
+def test_blocks_change_nothing(project, monkeypatch):
+    whole = run("score head pairs.csv", project).stdout
+    monkeypatch.setattr(cli, "pair_blocks", partial(own_files.pair_blocks, rows=7))
+    done = run("score head pairs.csv", project)
+    pd.testing.assert_frame_equal(read(done.stdout), read(whole), rtol=1e-6, atol=1e-6)
+    assert done.stderr.splitlines()[0] == "7/120" and "\r" not in done.stderr
+
+
+@pytest.mark.parametrize("head", sorted(HEADS))
+def test_every_head_can_be_scored(project, head):
+    run(f"fit pairs.csv --vectors vectors.csv --epochs 0 --head {head} --out any", project)
+    lines = run("score any pairs.csv", project).stdout.splitlines()
+    assert len(lines) == 121
+    if load_head(project / "any").symmetric: assert {line.rsplit(",", 1)[1] for line in lines[1:]} == {"0"}
+
+
+def test_missing_vectors_are_named_or_dropped(project):
+    text = "child,parent\nn00001,n00000\nn00001,spam\n"
+    said = run("score head -", project, 1, text)
+    assert said.stdout == "" and said.stderr == (
+        "Error: standard input, row 1 (the first is 0): target 'spam' has no vector. 1 such ids: add what is missing, "
+        "or drop their pairs with --missing drop\n")
+    done = run("score head - --missing drop", project, stdin=text)
+    assert len(done.stdout.splitlines()) == 2 and "; 1 dropped, without a vector" in done.stderr
+
+
+@pytest.mark.parametrize("find", ["targets", "sources"])
+def test_search_finds_what_all_distances_give(project, tree, find):
+    table = read(run(f"search head n00040 n00004 -k 5 --find {find}", project).stdout)
+    head, asked, names = load_head(project / "head"), rows_of(tree, ["n00040", "n00004"]), tree.nodes["id"].to_numpy()
+    items = torch.from_numpy(tree.features)
+    with torch.no_grad():
+        all = head.pairwise(asked, items) if find == "targets" else head.pairwise(items, asked).T
+    for item, distances in zip(["n00040", "n00004"], all.numpy()):
+        distances = pd.Series(distances, names).drop(item).sort_values()[:5]
+        mine = table[table["item"] == item]
+        assert list(mine[find[:-1]]) == list(distances.index) and list(mine["rank"]) == [1, 2, 3, 4, 5]
+        np.testing.assert_allclose(mine["distance"], distances, rtol=1e-5)
+
+
+def test_search_reads_items_from_standard_input(project):
+    found = run("search head -", project, stdin="n00004\n\nn00001\n").stdout
+    assert found == run("search head n00004 n00001", project).stdout
+
+
+def test_search_among_words_knows_the_items_of_the_pairs(project):
+    run("fit pairs.csv --vectors vectors.txt --epochs 0 --out words", project)
+    assert len(run("search words n00004 -k 120", project).stdout.splitlines()) == 121
+    assert "but the filter leaves 120" in run("search words n00004 -k 121", project, 1).stderr
+
+
+def test_explain_gives_the_distances_of_score_and_a_picture(project):
+    scored = read(run("score head -", project, stdin="source,target\nn00004,n00001\n").stdout)
+    found = json.loads(run("explain head n00004 n00001 --json --picture pair.png", project).stdout)
+    for name in ("distance", "reverse_distance", "gap"):
+        assert found[name] == pytest.approx(scored[name][0], rel=1e-4, abs=1e-6)
+    assert (project / "pair.png").read_bytes().startswith(b"\x89PNG")
+    way = "as it is written" if found["gap"] < 0 else "the other way"
+    assert f"the pair runs {way}" in run("explain head n00004 n00001", project).stdout
+
+
+def test_the_folder_may_move_with_its_files(project, tmp_path):
+    shutil.copytree(project, tmp_path / "moved")
+    (tmp_path / "moved" / "vectors.csv").replace(tmp_path / "vectors.csv")
+    assert "no file" in run("score head pairs.csv", tmp_path / "moved", 1).stderr
+    (tmp_path / "vectors.csv").replace(tmp_path / "moved" / "vectors.csv")
+    assert run("score moved/head moved/pairs.csv", tmp_path).stdout == run("score head pairs.csv", project).stdout
+
+
+# Data, study, bench
+
+def test_data_list_names_every_dataset_and_file():
+    assert list(json.loads(run("data list --json").stdout)) == list(LOADERS)
+    assert [line.split()[0] for line in run("data list").stdout.splitlines()] == list(LOADERS)
+    assert {row["source"] for row in json.loads(run("data list --files --json").stdout)} == set(sources.SOURCES)
+
+
+def test_data_fetch_brings_a_file_that_is_right(tmp_path, monkeypatch, own_cache):
+    monkeypatch.setenv("ROLEBREGMAN_MIRROR", str(tmp_path))
+    (tmp_path / "there.txt").write_text("abc")
+    file = RawFile("there.txt", hashlib.sha256(b"abc").hexdigest(), 3)
+    thing = Source("thing", "A thing", "none", (file,), (Place("mirror", "there.txt"),))
+    monkeypatch.setitem(sources.SOURCES, "thing", thing)
+    path = json.loads(run("data fetch thing --json").stdout)["thing"]
+    assert Path(path).read_text() == "abc"
+    Path(path).unlink()
+    (tmp_path / "there.txt").write_text("abd")
+    assert "thing (A thing) could not be had" in run("data fetch thing", status=1).stderr
+
+
+def test_data_show_counts_a_tree():
+    found = json.loads(run("data show toy depth=2 branching=4 --json").stdout)
+    assert found["nodes"] == 21 and found["train"] + found["valid"] + found["test"] == 20
+    assert "three of its pairs:" in run("data show toy depth=2 branching=4").stdout
+
+
+def test_study_prints_rows_as_json(tmp_path):
+    done = run("study --datasets toy --heads cosine --seeds 1 --jobs 1 --out . --json", tmp_path)
+    (row,) = json.loads(done.stdout)
+    assert row["dataset"] == "toy" and row["direction_accuracy"] == 0.5 and "paper R" in done.stderr
+
+
+@pytest.mark.parametrize("raised, status, said", [
+    (KeyboardInterrupt(), 130, "stopped; quick.csv has what"), (ImportError("no dask"), 1, "Error: no dask")])
+def test_study_says_how_it_ended(tmp_path, monkeypatch, raised, status, said):
+    def stop(*_, **__): raise raised
+    monkeypatch.setattr(study_module, "run_grid", stop)
+    assert run("study --datasets toy --heads cosine --seeds 1 --out .", tmp_path, status).stderr.startswith(said)
+
+
+def test_bench_ends_as_the_benchmarks_end(monkeypatch):
+    called = []
+    monkeypatch.setattr(subprocess, "run", lambda args: called.append(args) or subprocess.CompletedProcess(args, 3))
+    run("bench --report", status=3)
+    assert called == [[sys.executable, root / "tests" / "benchmarks" / "run.py", "--report"]]
+
+
+def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "rolebregman" / "cli.py"))
+    assert "in the repository, not in the package" in run("bench", status=1).stderr
+
+
+# How it ends
+
+@pytest.mark.parametrize("line", [
+    "fit nowhere.csv", "fit pairs.csv --vectors nowhere.npy", "fit pairs.csv --vectors vectors.csv --head spam",
+    "fit pairs.csv --vectors vectors.csv --loss spam", "fit pairs.csv --vectors vectors.csv --set spam=1",
+    "fit pairs.csv --vectors vectors.csv --set lr=-1", "fit pairs.csv --vectors vectors.csv --epochs -1", "fit", "spam",
+    "score head", "score nowhere pairs.csv", "score head pairs.csv --spam", "score . pairs.csv", "evaluate .",
+    "evaluate head --candidates none", "evaluate head pairs.csv --part test", "search head n00001 -k 0",
+    "study --heads spam", "study --seeds many"])
+def test_wrong_usage_ends_with_2(project, line):
+    done = run(line, project, 2)
+    assert done.stdout == "" and "Traceback" not in done.stderr and "Error: " in done.stderr or line == "fit"
+
+
+FAULTS = {
+    "fit pairs.csv --vectors few.csv": "Error: pairs.csv, row 0 (the first is 0): source 'n00001' has no vector",
+    "fit two.csv --vectors vectors.csv": "are too few to split",
+    "fit pairs.csv --vectors words.csv": "Error: words.csv, row 1 (the first is 0): column 'x' holds 'spam'",
+    "fit pairs.csv --vectors bare.csv": "Error: bare.csv: its first line is ['n00001', '0.1', '0.2']",
+    "score head odd.csv": "among the columns ['a', 'b']; pass --source and --target",
+    "score head hole.csv": "Error: hole.csv, row 1 (the first is 0): column 'target' is empty",
+    "score head ragged.csv": "Error: ragged.csv: Error tokenizing data",
+    "score head pairs.csv --vectors narrow.csv": "Error: narrow.csv: vectors of 2 numbers, but the head takes 12",
+    "search head n0004": "Error: there is no item 'n0004' with a vector (did you mean 'n00",
+    "search head n00004 -k 121": "Error: k: 121 targets are wanted, but the filter leaves 120 to a query",
+    "explain plain n00004 n00001": "Error: plain holds a Euclidean, which has no potential to look into",
+    "data show spam": "Error: no dataset 'spam'",
+    "evaluate damaged": "report.json is damaged",
+}
+
+
+@pytest.fixture(scope="module")
+def faulty(project):
+    for name, text in {
+            "few.csv": "id,x\nspam,1\nspun,2\n", "two.csv": "source,target\nn00001,n00000\n",
+            "ragged.csv": "source,target\na,b\nc,d,e\n", "words.csv": "id,x\nn00001,1\nn00002,spam\n",
+            "bare.csv": "n00001,0.1,0.2\nn00002,0.1,0.2\n", "odd.csv": "a,b\n1,2\n",
+            "hole.csv": "source,target\nn00001,n00000\nn00001,\n",
+            "narrow.csv": "id,x,y\n" + "".join(f"n{i:05},1,{i}\n" for i in range(121))}.items():
+        (project / name).write_text(text)
+    run("fit pairs.csv --vectors vectors.csv --head euclidean --epochs 0 --out plain", project)
+    shutil.copytree(project / "head", project / "damaged", dirs_exist_ok=True)
+    (project / "damaged" / "report.json").write_text("{")
+    return project
+
+
+@pytest.mark.parametrize("line", FAULTS)
+def test_a_fault_is_one_line_and_ends_with_1(faulty, line):
+    done = run(line, faulty, 1)
+    assert done.stdout == "" and done.stderr.count("\n") == 1 + done.stderr.startswith("training")
+    assert FAULTS[line] in done.stderr
+
+
+def test_debug_shows_where(faulty):
+    assert isinstance(run("search head spam --debug", faulty, 1).exception, ValueError)
+
+
+def test_a_pipe_gives_what_a_file_gives(project):
+    wanted = run("score head pairs.tsv", project).stdout
+    with open(project / "pairs.tsv") as pairs:
+        done = program("score head -", project, stdin=pairs)
+        out, said = done.communicate()
+    assert done.returncode == 0 and out.decode() == wanted and b"\r" not in said
+    assert said.startswith(b"120 pairs scored")
+
+
+def stopped(process, when):
+    "Exit status and standard error of a process that gets Ctrl-C as soon as `when` is true"
+    end = time.monotonic() + 120
+    while not when():
+        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=60)[1].decode(), process.returncode
+
+
+def test_ctrl_c_leaves_no_half_written_scores(project, tmp_path):
+    lines = (project / "pairs.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "many.csv").write_text(lines[0] + "".join(lines[1:]) * 2500)
+    out = tmp_path / "out"
+    process = program(f"score head {tmp_path / 'many.csv'} --out {out / 'scores.csv'}", project)
+    said, status = stopped(process, lambda: out.is_dir() and any(out.iterdir()))
+    assert status == 130 and list(out.iterdir()) == [], said
+    assert said.splitlines()[-1] == "stopped; no file was left half-written" and "Traceback" not in said
+
+
+def test_ctrl_c_leaves_the_old_head(project, monkeypatch):
+    before = {path.name: path.read_bytes() for path in (project / "head").iterdir()}
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+        done = run("fit pairs.csv --vectors vectors.csv --epochs 1000000 --patience 0", project, 130)
+    finally: signal.signal(signal.SIGINT, handler)
+    assert done.stdout == "" and done.stderr.splitlines()[-1] == "stopped; no file was left half-written"
+    assert {path.name: path.read_bytes() for path in (project / "head").iterdir()} == before
+
+
+def test_ctrl_c_counts_where_a_library_swallows_it(project, monkeypatch):
+    def broken(*_, **__):
+        try: signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt: raise ValueError("reading failed") from None
+    monkeypatch.setattr(cli, "pair_blocks", broken)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try: assert run("score head pairs.csv", project, 130).stderr == "stopped; no file was left half-written\n"
+    finally: signal.signal(signal.SIGINT, handler)
