@@ -91,7 +91,7 @@ def measure(
     if ds.graded is not None and "type" in ds.graded: found |= _judged(head, ds)
     return found
 
-# %% ../nbs/09a_interpretability_table.ipynb #e4f6170c
+# %% ../nbs/09a_interpretability_table.ipynb #b26053ab
 def _fit(task, run):
     "A row by the runner's own hands, with the measures taken when the head has been trained"
     found = {}
@@ -108,10 +108,12 @@ def _fit(task, run):
 def interpretability_rows(
     path, # a CSV that `main` wrote; it need not exist
 ) -> pd.DataFrame: # without failed fits, the latest of each dataset, head and seed
-    "The rows, and the direction margin that each was trained with."
+    "The rows in the order of `STUDIED`, and the direction margin that each was trained with."
     rows = Store(path, INTERPRET).rows()
     rows = rows[rows["error"] == ""].drop_duplicates(["dataset", "head", "seed"], keep="last", ignore_index=True)
-    return rows.assign(margin=[json.loads(text).get("direction_margin", 1.0) for text in rows["settings"]])
+    rows = rows.assign(margin=[json.loads(text).get("direction_margin", 1.0) for text in rows["settings"]])
+    place = {name: i for i, name in enumerate(STUDIED)}
+    return rows.sort_values("dataset", key=lambda names: names.map(place), kind="stable", ignore_index=True)
 
 # %% ../nbs/09a_interpretability_table.ipynb #289b7613
 TABLE = ("icnn_bregman", "role_bregman")
@@ -269,7 +271,7 @@ def case_table(
     names = dict(case_forward="celery to food", case_reverse="food to celery", right="right in seeds")
     return found.rename(columns=names)
 
-# %% ../nbs/09a_interpretability_table.ipynb #43524dda
+# %% ../nbs/09a_interpretability_table.ipynb #23194240
 def _paired(rows, metric, form=".3f"):
     "Sentence parts: role_bregman minus icnn_bregman on the seeds that both have, for each dataset"
     said = []
@@ -292,7 +294,10 @@ def conclusions(
     if not {"icnn_bregman", "role_bregman"} <= set(own["head"]): return {"Rows": "there are too few to say anything."}
     role = own[own["head"] == "role_bregman"].groupby("dataset", sort=False).mean(numeric_only=True)
     role.index = [TITLES.get(name, name) for name in role.index]
-    def each(form): return "; ".join(form(line) + f" on {name}" for name, line in role.iterrows())
+    def each(*columns, form=".3f"):
+        some = role[list(columns)].dropna()
+        told = [", ".join(f"{value:{form}}" for value in line) + f" on {name}" for name, line in some.iterrows()]
+        return "; ".join(told) or "not measured yet"
     said["Share of pairs with a gap below zero"] = (
         f"from the plain head to the role-aware one {_paired(own, 'forward_preferred_rate')}. The paper's jump on "
         "HyperLex, from 0.336 to 0.912, is " + ("seen here too." if own[(own["head"] == "icnn_bregman") & own[
@@ -309,20 +314,20 @@ def conclusions(
         "; ".join(f"{role.loc[name, 'hessian_trace']:.1f} on {name} ({role.loc[name, 'trace_before']:.1f} before "
                   f"training, margin {role.loc[name, 'margin']:g})" for name in order) + ". " +
         "The paper reads its order as more curvature on denser hierarchies; width, λ and margin move the trace, "
-        "too, so the order by itself says nothing about the data.")
+        "too, so the order by itself says little about the data.")
     lost, alone = (role["direction_accuracy"] - role[f"direction_{by}"] for by in ("frozen", "items"))
     said["What decides the direction"] = (
         "share of pairs right by the whole role-aware head, by its maps with one fixed quadratic in place of the "
         "potential, by one number of each item: " +
-        each(lambda a: ", ".join(f"{a[f'direction_{by}']:.3f}" for by in ("accuracy", "frozen", "items"))) + ". " +
+        each("direction_accuracy", "direction_frozen", "direction_items") + ". " +
         ("So the maps make the direction, as the paper says, and the learned curvature adds little to it, which the "
          "paper does not say. " if lost.max() < 0.02 else "So the learned curvature has a part in the direction. ") +
         ("Most of it is a statement about the items, as in the control." if alone.max() < 0.05 else
          "The numbers of the items alone fall behind: the direction needs the pair, too."))
     said["What is learned of the potential"] = (
-        "of the distance, the strongly convex term that no training changes is, in the median, "
-        + each(lambda a: f"{a['convexity_share']:.2f}") + "; the local quadratic at the target is " +
-        each(lambda a: f"{a['quadratic_ratio']:.2f}") + " of it.")
+        "of the distance, in the median: the strongly convex term, which no training changes, "
+        + each("convexity_share", form=".0%") + "; the local quadratic at the target "
+        + each("quadratic_ratio", form=".0%") + ".")
     if (judged := role[role["rho_gap"].notna()]).size:
         a = judged.iloc[0]
         said["The annotators"] = (
