@@ -36,7 +36,7 @@ from .runner import SEARCH, Store, Task, chosen_settings
 from .training import rank_loss
 from .workers import finished
 
-# %% ../nbs/08_ablations.ipynb #5b5805df
+# %% ../nbs/08_ablations.ipynb #5c61e9f5
 _ROLES = ("none", "shared", "source", "target")
 PANELS = { # panel -> variant -> what it changes; {} is the base
     "projection": {**{roles: dict(options=dict(roles=roles)) for roles in _ROLES}, "both": {}},
@@ -57,23 +57,24 @@ PANELS = { # panel -> variant -> what it changes; {} is the base
     "noise": {"0": {}, **{str(p): dict(change=dict(turned=p / 100)) for p in (10, 20, 30, 40)}},
     "data": {**{str(n): dict(change=dict(edges=n)) for n in (100, 200, 400, 1000, 2000)}, "all": {}},
 }
-_WEIGHTS = ("softplus weights", "clamped weights")
-_NO_DIRECTION = dict(train=dict(direction_weight=0))
+_USUAL = {f"{how} weights": dict(change=dict(weights=how)) for how in ("softplus", "clamped")}
+_INPUTS = {f"inputs {how}": dict(change=dict(inputs=how)) for how in ("as they are", "unit length")}
+_SHORT = {"5 epochs": dict(train=dict(epochs=5)), "learning rate 0.0001": dict(train=dict(lr=1e-4))}
+_UNDIRECTED = dict(train=dict(direction_weight=0))
 PANELS["plain head"] = {
-    "as chosen": {}, **{w: dict(change=dict(weights=w.split()[0])) for w in _WEIGHTS},
-    **{f"lambda {v:g}": dict(options=dict(strong_convexity=v)) for v in (1.0, 10.0)},
-    **{f"inputs {i}": dict(change=dict(inputs=i)) for i in ("as they are", "unit length")},
-    "5 epochs": dict(train=dict(epochs=5)), "rate 0.0001": dict(train=dict(lr=1e-4)),
-    "direction weight 0.1": dict(train=dict(direction_weight=0.1)),
-    "direction weight 0": _NO_DIRECTION,
-    **{f"0, {w}": dict(_NO_DIRECTION, change=dict(weights=w.split()[0])) for w in _WEIGHTS},
-    **{f"0, inputs {i}": dict(_NO_DIRECTION, change=dict(inputs=i)) for i in ("as they are", "unit length")},
+    "as chosen": {}, **_USUAL, **{f"lambda {v:g}": dict(options=dict(strong_convexity=v)) for v in (1., 10.)},
+    **_INPUTS, **_SHORT,
+    **{f"{name}, softplus weights": how | _USUAL["softplus weights"] for name, how in _SHORT.items()},
+    "direction weight 0.1": dict(train=dict(direction_weight=0.1)), "undirected": _UNDIRECTED,
+    **{f"undirected, {name}": how | _UNDIRECTED for name, how in (_USUAL | _INPUTS).items()},
     "not trained": dict(train=dict(epochs=0))}
+PANELS["undirected roles"] = {
+    **{roles: _UNDIRECTED | dict(options=dict(roles=roles)) for roles in (*_ROLES, "both")}, "directed": {}}
 
-# %% ../nbs/08_ablations.ipynb #b9b03f4d
+# %% ../nbs/08_ablations.ipynb #1a054a50
 OURS = tuple(panel for panel in PANELS if panel not in ("projection", "direction_weight"))
-_BY_DATASET = {"hyperlex/random": OURS, "hyperlex/lexical": ("plain head",),
-               "sick": ("maps", "coordinates", "inputs", "negatives", "data"),
+_BY_DATASET = {"hyperlex/random": OURS, "hyperlex/lexical": ("plain head", "undirected roles"),
+               "sick": ("maps", "coordinates", "inputs", "negatives", "data", "undirected roles"),
                "go/cellular_component": ("maps", "inputs", "data")}
 _PAPERS = ("hyperlex/random", "hyperlex/lexical", "snli/dev-as-train", "wordnet")
 _HEADS = {"plain head": ("icnn_bregman",), "noise": ("role_bregman", "icnn_bregman"),
@@ -118,7 +119,7 @@ def panel_rows(
     order = found["variant"].map(names.index).astype(int)
     return found.iloc[np.argsort(order.to_numpy(), kind="stable")].reset_index(drop=True)
 
-# %% ../nbs/08_ablations.ipynb #ffa769da
+# %% ../nbs/08_ablations.ipynb #46d594f9
 METRICS = ("ranking_accuracy", "direction_accuracy")
 
 
@@ -149,6 +150,7 @@ def said(
     sentences = []
     for metric in METRICS[::-1]:
         found, name = differences(rows, panel, metric), metric.partition("_")[0].capitalize()
+        if not len(found): return "No rows yet."
         clear = found[found["clear"]].sort_values("difference")
         ends = pd.concat([clear[clear["difference"] > 0].tail(1), clear[clear["difference"] < 0].head(1)])
         many = found["head"].nunique() > 1
@@ -156,9 +158,9 @@ def said(
                 for end in ends.itertuples()]
         sentences.append(f"{name}: {' and '.join(told) or 'nothing clear'}; {len(clear)} of {len(found)} differences "
                          "from the base are clear.")
-    return " ".join(sentences) if len(found) else "No rows yet."
+    return " ".join(sentences)
 
-# %% ../nbs/08_ablations.ipynb #4cd56020
+# %% ../nbs/08_ablations.ipynb #b91d282c
 _COLORS, _MARKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), "osD^"
 
 
@@ -168,6 +170,7 @@ def _panels(series, height):
     for ax, metric in zip(axes, METRICS):
         ax.set_xlabel(f"{metric.replace('_', ' ')} (share of pairs)")
         ax.grid(axis="x", alpha=0.3)
+        ax.locator_params(axis="x", nbins=5)
     return figure, axes, dict(zip(series, zip(_COLORS, _MARKS)))
 
 
@@ -285,7 +288,7 @@ def nearest_loss(positive, negative, margin=1.0):
     "`rank_loss` against the nearest of each pair's negatives (n, k)"
     return rank_loss(positive, negative.amin(1), margin)
 
-# %% ../nbs/08_ablations.ipynb #fc85bc6b
+# %% ../nbs/08_ablations.ipynb #0d889800
 @dataclass(frozen=True)
 class Variant(Task):
     "One fit of an ablation."
@@ -309,7 +312,9 @@ class Variant(Task):
         change = self.change
         if "edges" in change: ds = ds.limit(change["edges"])
         if "turned" in change: ds = turned(ds, change["turned"])
-        if "weights" in change: with_usual_weights(head.potential, change["weights"])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            if "weights" in change: with_usual_weights(head.potential, change["weights"])
         if "inputs" in change: head.standardize = False
         if change.get("inputs") == "unit length": head.standardizer = UnitLength(head.dim)
         with patch.object(training, "rank_loss", nearest_loss) if change.get("nearest") else nullcontext():
