@@ -12,6 +12,7 @@ import os
 import tempfile
 from contextlib import nullcontext
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +111,8 @@ class DistanceHead(nn.Module):
         **config,  # The subclass's other arguments, kept in `config` and saved with the head
     ):
         super().__init__()
-        if dim < 1: raise ValueError(f"dim must be at least 1, found {dim}")
+        if not isinstance(dim, Integral) or dim < 1:
+            raise ValueError(f"dim must be a whole number of at least 1, found {dim!r}")
         self.dim, self.config = dim, {"dim": dim, **config}
         self.standardizer = Standardizer(dim)
 
@@ -137,7 +139,11 @@ class DistanceHead(nn.Module):
     ) -> Tensor:  # (..., d), of the head's type and device
         "What `source` and `target` take. Raises `ValueError` for another width than `dim`"
         like = self.standardizer.mean
-        x = x.to(like.device) if isinstance(x, Tensor) else torch.tensor(np.asarray(x), device=like.device)
+        if not isinstance(x, Tensor):
+            x = np.asarray(x)
+            if x.dtype.kind not in "fiub": raise ValueError(f"{name}: expected numbers, found dtype {x.dtype}")
+            x = torch.tensor(x.astype(x.dtype.newbyteorder("="), order="C", copy=False))
+        x = x.to(like.device)
         if not x.ndim or x.shape[-1] != self.dim:
             raise ValueError(f"{name}: expected embeddings of width {self.dim}, found shape {tuple(x.shape)}")
         return self.standardizer(x).to(like.dtype)
@@ -179,12 +185,21 @@ class DistanceHead(nn.Module):
         Y,  # (n, d), the target of each
         compile: bool = False,  # Use PyTorch's compiler where there is one: worth it from some million pairs on
     ) -> Tensor:  # (n,), on the CPU
-        "The distances of many pairs, without gradient and in blocks. Raises `ValueError` where X and Y do not pair up"
-        if len(X) != len(Y): raise ValueError(f"X and Y must pair up, found {len(X)} and {len(Y)} rows")
+        """The distances of many pairs, without gradient and in blocks.
+
+        Raises `ValueError` where X and Y do not pair up, and where a distance is not finite, naming its row."""
+        if np.ndim(X) != 2 or np.ndim(Y) != 2 or len(X) != len(Y):
+            found = f"{tuple(np.shape(X))} and {tuple(np.shape(Y))}"
+            raise ValueError(f"X and Y must pair up, (n, {self.dim}) both, found shapes {found}")
         compare, size = compiled(self.compare) if compile else self.compare, self._block()
         parts = [compare(self.encode_source(X[i:i + size]), self.encode_target(Y[i:i + size])).cpu()
                  for i in range(0, len(X), size)]
-        return torch.cat(parts) if parts else torch.zeros(0)
+        found = torch.cat(parts) if parts else torch.zeros(0)
+        if not (finite := found.isfinite()).all():
+            row = int((~finite).nonzero()[0])
+            raise ValueError(f"X and Y: the distance of row {row} is {found[row]:g}, and {int((~finite).sum())} are "
+                             "not finite; look for NaN and huge values in these rows, or in the head's weights")
+        return found
 
     def _block(self) -> int:
         return _PAIRS.get(self.standardizer.mean.device.type, 1 << 18)
@@ -251,7 +266,8 @@ class DistanceHead(nn.Module):
         self,
         folder: str | os.PathLike,  # Made if it does not exist
     ) -> Path:  # The folder
-        "Write `config.json` and `model.safetensors`, each whole or not at all"
+        "Write `config.json` and `model.safetensors`, each whole or not at all. Raises `ValueError` for a NaN weight"
+        _check_finite(self.state_dict(), "this head cannot be saved")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         about = {"class": type(self).__qualname__, "module": type(self).__module__, "config": self.config,
@@ -263,6 +279,11 @@ class DistanceHead(nn.Module):
         return folder
 
 # %% ../nbs/02_heads.ipynb #103b6178
+def _check_finite(state: dict, what: str):
+    for name, tensor in state.items():
+        if not tensor.isfinite().all(): raise ValueError(f"{what}: {name} holds a NaN or an infinity")
+
+
 def _replace(path: Path, write):
     "Let `write` make a file beside `path`, then move it there in one step"
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -301,11 +322,17 @@ def load_head(
     if dtype not in ("float64", "float32", "float16", "bfloat16"):
         raise ValueError(f"{config}: dtype {dtype!r} is not a float type")
     try: head = make(**about["config"]).to(getattr(torch, dtype))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError, MemoryError) as error:
         raise ValueError(f"{config}: {name} does not take this config: {error}") from None
-    try: head.load_state_dict(load_file(weights))
+    try:
+        state = load_file(weights)
+        head.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{weights} is cut off or of another head: {error}") from None
+    _check_finite(state, str(weights))
+    for key, value in head.state_dict().items():
+        if value.dtype != state[key].dtype:
+            raise ValueError(f"{config} says {value.dtype} of {key}, but {weights.name} holds {state[key].dtype}")
     return head.eval()
 
 # %% ../nbs/02_heads.ipynb #08ffc15f
@@ -376,7 +403,8 @@ class BregmanHead(DistanceHead):
         rank: int = 16,  # Width of the bottleneck of lowrank and residual maps
         extra: int = 0,  # Number of learned role coordinates appended
     ):
-        proj_dim, hidden = proj_dim or dim, tuple(hidden)
+        if isinstance(hidden, Integral): raise ValueError(f"hidden: expected widths as (128, 128), found {hidden}")
+        proj_dim, hidden = dim if proj_dim is None else proj_dim, tuple(hidden)
         super().__init__(dim, proj_dim=proj_dim, hidden=hidden, strong_convexity=strong_convexity, roles=roles,
                          maps=maps, init=init, activation=activation, rank=rank, extra=extra)
         for name, value, known in ("roles", roles, ROLES), ("maps", maps, MAPS), ("init", init, INITS):

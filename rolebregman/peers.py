@@ -94,7 +94,7 @@ class WideNorm(SharedMap):
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "Equation (2)"
         d = v - u
-        mixtures = torch.cat([d, -d], -1).relu() @ self.weight().T
+        mixtures = torch.cat([d, -d], -1).relu() @ self.weight().to(d.dtype).T
         norms = torch.linalg.vector_norm(mixtures.unflatten(-1, (-1, self.size)), dim=-1)
         return self.log_scale.exp() * maxmean(norms, self.mix)
 

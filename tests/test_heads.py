@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from scipy.spatial.distance import cdist
 from torch.nn.functional import softplus
 
@@ -557,7 +558,7 @@ def test_a_symmetric_head_gets_exactly_one_half(case):
 
 # ---- errors of the constructors
 
-@pytest.mark.parametrize("change, message", [(dict(dim=0), "dim must be at least 1, found 0"),
+@pytest.mark.parametrize("change, message", [(dict(dim=0), "dim must be a whole number of at least 1, found 0"),
     (dict(roles="all"), "none, shared, source, target, both.*'all'"), (dict(maps="deep"), "linear.*'deep'"),
     (dict(init="zero"), "identity.*'zero'"), (dict(rank=0), "rank"), (dict(extra=-1), "extra"),
     (dict(proj_dim=3, roles="source"), "proj_dim must be 6, found 3"), (dict(roles="none", extra=2), "extra=2"),
@@ -576,3 +577,61 @@ def test_registry():
     config = {name: make_head(name, D).config for name in HEADS if "bregman" in name}
     assert config["icnn_bregman"]["roles"] == "none" and config["role_bregman"]["roles"] == "both"
     assert config["role_bregman_lowrank"]["maps"] == "lowrank" and config["role_bregman_residual"]["maps"] == "residual"
+
+
+@pytest.mark.parametrize("name", ["role_bregman", "mlp"])
+def test_arrays_of_any_layout_are_taken_as_what_they_hold(name):
+    torch.manual_seed(0)
+    head, X = make_head(name, 5), np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    expected = head.score(X, X[[1, 2, 3, 0]])
+    same = torch.stack([head.score(X[::-1], X[[0, 3, 2, 1]]).flip(0), head.score(X.astype(">f4"), X[[1, 2, 3, 0]]),
+                        head.score(np.asfortranarray(X), X[[1, 2, 3, 0]]), head.score(X.tolist(), X[[1, 2, 3, 0]])])
+    assert torch.equal(same, expected.expand(4, -1))
+    assert torch.equal(head(X[0][::-1], X[1]), head(X[0][::-1].copy(), X[1]))
+
+
+def test_what_cannot_be_scored_is_named():
+    head, X = make_head("role_bregman", 5), np.zeros((4, 5), np.float32)
+    X[2, 1] = np.nan
+    with pytest.raises(ValueError, match="distance of row 2 is nan, and 1 are not finite"): head.score(X, X * 1)
+    with pytest.raises(ValueError, match=r"pair up, \(n, 5\) both, found shapes \(5,\) and \(5,\)"):
+        head.score(X[0], X[0])
+    with pytest.raises(ValueError, match="x: expected numbers, found dtype object"): head(np.array([None] * 5), X[0])
+
+
+@pytest.mark.parametrize("arguments, message", [(dict(dim=8, proj_dim=0), "proj_dim .* at least 1"),
+    (dict(dim=8.0), "dim must be a whole number .* found 8.0"), (dict(dim=8, hidden=16), "widths as .*, found 16")])
+def test_arguments_of_the_wrong_kind_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message): BregmanHead(**arguments)
+
+
+def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path):
+    head = make_head("mahalanobis", 5)
+    head.save_pretrained(tmp_path)
+    name, weight = next(iter(head.named_parameters()))
+    with torch.no_grad(): weight.view(-1)[0] = float("nan")
+    with pytest.raises(ValueError, match=f"cannot be saved: {name} holds a NaN"): head.save_pretrained(tmp_path)
+    assert load_head(tmp_path).state_dict()[name].isfinite().all(), "what was there stays"
+    state = {key: value.clone() for key, value in head.state_dict().items()}
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=f"model.safetensors: {name} holds a NaN"): load_head(tmp_path)
+
+
+@pytest.mark.parametrize("change, message", [({"dtype": "float64"}, "says torch.float64 of .* holds torch.float32"),
+    ({"config": {"dim": 10**12}}, "config.json: Mahalanobis does not take this config")])
+def test_a_config_that_does_not_fit_the_weights_is_refused(tmp_path, change, message):
+    make_head("mahalanobis", 5).save_pretrained(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(about | change))
+    with pytest.raises(ValueError, match=message): load_head(tmp_path)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_head_scores_in_half_precision(name, dtype):
+    torch.manual_seed(0)
+    head, (x, y) = make_head(name, 8), torch.randn(2, 6, 8)
+    with torch.inference_mode():
+        exact = head(x, y)
+        rough = head.to(dtype)(x.to(dtype), y.to(dtype)).float()
+    assert torch.allclose(rough, exact, rtol=0.1, atol=0.1 * float(exact.abs().max()))
