@@ -271,7 +271,7 @@ def case_table(
     names = dict(case_forward="celery to food", case_reverse="food to celery", right="right in seeds")
     return found.rename(columns=names)
 
-# %% ../nbs/09a_interpretability_table.ipynb #23194240
+# %% ../nbs/09a_interpretability_table.ipynb #8e2ba132
 def _paired(rows, metric, form=".3f"):
     "Sentence parts: role_bregman minus icnn_bregman on the seeds that both have, for each dataset"
     said = []
@@ -292,8 +292,8 @@ def conclusions(
     "What the rows support, and what they contradict, in words."
     said, own = {}, rows[rows["head"].isin(TABLE)]
     if not {"icnn_bregman", "role_bregman"} <= set(own["head"]): return {"Rows": "there are too few to say anything."}
-    role = own[own["head"] == "role_bregman"].groupby("dataset", sort=False).mean(numeric_only=True)
-    role.index = [TITLES.get(name, name) for name in role.index]
+    plain, role = (own[own["head"] == name].groupby("dataset", sort=False).mean(numeric_only=True).rename(index=TITLES)
+                   for name in TABLE)
     def each(*columns, form=".3f"):
         some = role[list(columns)].dropna()
         told = [", ".join(f"{value:{form}}" for value in line) + f" on {name}" for name, line in some.iterrows()]
@@ -313,7 +313,9 @@ def conclusions(
     said["Hessian trace"] = (
         "; ".join(f"{role.loc[name, 'hessian_trace']:.1f} on {name} ({role.loc[name, 'trace_before']:.1f} before "
                   f"training, margin {role.loc[name, 'margin']:g})" for name in order) + ". " +
-        "The paper reads its order as more curvature on denser hierarchies; width, λ and margin move the trace, "
+        "The plain head, which has nothing but curvature to tell directions apart, went " +
+        "; ".join(f"from {a['trace_before']:.1f} to {a['hessian_trace']:.1f} on {name}" for name, a in plain.iterrows()) +
+        ". The paper reads its order as more curvature on denser hierarchies; width, λ and margin move the trace, "
         "too, so the order by itself says little about the data.")
     lost, alone = (role["direction_accuracy"] - role[f"direction_{by}"] for by in ("frozen", "items"))
     said["What decides the direction"] = (
@@ -322,8 +324,10 @@ def conclusions(
         each("direction_accuracy", "direction_frozen", "direction_items") + ". " +
         ("So the maps make the direction, as the paper says, and the learned curvature adds little to it, which the "
          "paper does not say. " if lost.max() < 0.02 else "So the learned curvature has a part in the direction. ") +
-        ("Most of it is a statement about the items, as in the control." if alone.max() < 0.05 else
-         "The numbers of the items alone fall behind: the direction needs the pair, too."))
+        ("One number of each item does about as well, as in the control" if alone.min() < 0.03 else
+         "One number of each item falls behind") +
+        (f", but not on {' and '.join(alone.index[alone >= 0.03])}: there the pair counts, too."
+         if alone.min() < 0.03 <= alone.max() else "."))
     said["What is learned of the potential"] = (
         "of the distance, in the median: the strongly convex term, which no training changes, "
         + each("convexity_share", form=".0%") + "; the local quadratic at the target "
