@@ -271,7 +271,7 @@ def case_table(
     names = dict(case_forward="celery to food", case_reverse="food to celery", right="right in seeds")
     return found.rename(columns=names)
 
-# %% ../nbs/09a_interpretability_table.ipynb #8e2ba132
+# %% ../nbs/09a_interpretability_table.ipynb #b1e3e14e
 def _paired(rows, metric, form=".3f"):
     "Sentence parts: role_bregman minus icnn_bregman on the seeds that both have, for each dataset"
     said = []
@@ -314,7 +314,7 @@ def conclusions(
         "; ".join(f"{role.loc[name, 'hessian_trace']:.1f} on {name} ({role.loc[name, 'trace_before']:.1f} before "
                   f"training, margin {role.loc[name, 'margin']:g})" for name in order) + ". " +
         "The plain head, which has nothing but curvature to tell directions apart, went " +
-        "; ".join(f"from {a['trace_before']:.1f} to {a['hessian_trace']:.1f} on {name}" for name, a in plain.iterrows()) +
+        "; ".join(f"from {a['trace_before']:.1f} to {a['hessian_trace']:.1f} on {at}" for at, a in plain.iterrows()) +
         ". The paper reads its order as more curvature on denser hierarchies; width, λ and margin move the trace, "
         "too, so the order by itself says little about the data.")
     lost, alone = (role["direction_accuracy"] - role[f"direction_{by}"] for by in ("frozen", "items"))
@@ -322,8 +322,9 @@ def conclusions(
         "share of pairs right by the whole role-aware head, by its maps with one fixed quadratic in place of the "
         "potential, by one number of each item: " +
         each("direction_accuracy", "direction_frozen", "direction_items") + ". " +
-        ("So the maps make the direction, as the paper says, and the learned curvature adds little to it, which the "
-         "paper does not say. " if lost.max() < 0.02 else "So the learned curvature has a part in the direction. ") +
+        ("So the maps make the direction, as the paper says, and that the curvature differs from place to place adds "
+         "little to it, which the paper does not say. " if lost.max() < 0.02 else
+         "So the bend of the potential has a part in the direction. ") +
         ("One number of each item does about as well, as in the control" if alone.min() < 0.03 else
          "One number of each item falls behind") +
         (f", but not on {' and '.join(alone.index[alone >= 0.03])}: there the pair counts, too."
