@@ -201,7 +201,7 @@ def panel_figure(
     figure.suptitle(title, fontsize=10)
     return figure
 
-# %% ../nbs/08_ablations.ipynb #8b9ebc9c
+# %% ../nbs/08_ablations.ipynb #734c73d6
 def curve_figure(
     rows: pd.DataFrame, # of `ablation_rows`
     panel: str, # one of `PANELS` whose variants are numbers; `all` stands for the number of `full`
@@ -222,8 +222,11 @@ def curve_figure(
             mean, spread, (color, mark) = by.mean(), by.std().fillna(0), looks[head]
             ax.plot(mean.index, mean, color=color, marker=mark, markersize=4, label=head)
             ax.fill_between(mean.index, mean - spread, mean + spread, color=color, alpha=0.12, linewidth=0)
-        ax.set(xlabel=axis, ylabel=f"{metric.replace('_', ' ')} (share of pairs)")
-        if log: ax.set_xscale("log")
+        ax.set(xlabel=axis, ylabel=f"{metric.replace('_', ' ')} (share)")
+        if log:
+            ax.set_xscale("log")
+            ax.set_xticks(mean.index, [f"{x:g}" for x in mean.index])
+            ax.minorticks_off()
         ax.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
     figure.suptitle(title, fontsize=10)
