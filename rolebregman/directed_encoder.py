@@ -190,7 +190,7 @@ class DirectedLoss(nn.Module):
         direction = direction_loss(head.compare(u, v[:b]), reverse, one_way, self.direction_margin)
         return dict(rank=rank, direction=self.direction_weight * direction)
 
-# %% ../nbs/11b_directed_encoder.ipynb #889c72e6
+# %% ../nbs/11b_directed_encoder.ipynb #931ee8f3
 def _texts_of(ds: DirectedDataset) -> np.ndarray:
     "The texts of the nodes (n,). Raises a `ValueError` where there are none"
     if "text" not in ds.nodes:
@@ -205,7 +205,9 @@ def text_pairs(
     seed: int = 0,  # of the draw
 ):  # datasets.Dataset: source, target, negative_1, ..., label (0 where the reverse is annotated too)
     "The edges of a split as texts, for the trainer. Raises `ValueError` without texts or edges."
-    from datasets import Dataset
+    try: from datasets import Dataset
+    except ImportError as error:
+        raise ImportError("text_pairs needs the package datasets: pip install 'rolebregman[joint]'") from error
     texts, edges = _texts_of(ds), ds.edges[split]
     if not len(edges): raise ValueError(f"the {split} split of {ds.name!r} has no edges")
     columns = dict(source=texts[edges[:, 0]], target=texts[edges[:, 1]])
