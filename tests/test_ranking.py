@@ -106,7 +106,8 @@ def test_only_near_ties_are_measured_again():
 
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.cuda.OutOfMemoryError("full"),
-                                   RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: ...")])
+                                   RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: ..."),
+                                   RuntimeError("Error: std::bad_alloc")])
 @torch.inference_mode()
 def test_out_of_memory_halves_the_tile_and_says_so(error, caplog):
     head, u, v, own, _ = draw(4)
@@ -118,9 +119,28 @@ def test_out_of_memory_halves_the_tile_and_says_so(error, caplog):
     among._tile = cramped
     with caplog.at_level(logging.WARNING):
         assert torch.equal(among.ranks(u, own), wanted)
-    assert "out of memory: the ranking goes on with tiles of 12 x" in caplog.text
+    assert "out of memory: the ranking of 12 sources goes on in blocks of" in caplog.text
     among._tile = lambda *_: (_ for _ in ()).throw(error)
     with pytest.raises(type(error)): among.ranks(u, own)
+
+
+@torch.inference_mode()
+def test_out_of_memory_halves_the_blocks_that_are_encoded_and_laid_out(monkeypatch, caplog):
+    head, items = make_head("role_bregman", dim=4), torch.randn(300, 4)
+    v = head.encode_target(items)
+    wanted = Candidates(head, v).vectors
+
+    def scarce(inner, x, *rest):
+        if len(x) > 40: raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: ...")
+        return inner(x, *rest)
+
+    gradient = type(head.potential).gradient
+    monkeypatch.setattr(type(head.potential), "gradient", lambda self, x: scarce(lambda x: gradient(self, x), x))
+    assert torch.equal(Candidates(head, v, block=100).vectors, wanted)
+    found = encode_rows(lambda x: scarce(head.encode_target, x), items, torch.arange(300))
+    assert torch.allclose(found, v, rtol=1e-5, atol=1e-6)
+    assert "the laying out of targets goes on in blocks of 25 rows" in caplog.text
+    assert "encoding goes on in blocks of" in caplog.text
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory():
