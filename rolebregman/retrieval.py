@@ -6,19 +6,20 @@
 __all__ = ['TargetIndex', 'SourceIndex']
 
 # %% ../nbs/11_retrieval.ipynb #f450507e
-import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import torch
 from fastcore.basics import patch
+from filelock import FileLock
 from torch import Tensor
 
-from .engines import Faiss, faiss
-from .heads import DistanceHead, _replace, load_head
-from .nearest import GROUP, Nearest
+from .engines import Faiss, described, faiss, put, put_text, sweep, take, to_disk
+from .heads import DistanceHead, load_head
+from .nearest import GROUP, Nearest, as_array
 
 # %% ../nbs/11_retrieval.ipynb #79427a3a
 class TargetIndex(Nearest):
@@ -26,8 +27,8 @@ class TargetIndex(Nearest):
 
     A head with a product form is searched by inner products, any other by computing all distances; `method` says which.
     The index lives where the head does, and holds for each target its encoding and its form, not its embedding. Raises
-    `ValueError` for an unknown back-end, targets of another width, with a NaN or an infinity, and ids that are taken;
-    `ImportError` where FAISS is asked for and missing.
+    `ValueError` for an unknown back-end, targets of another width, with a NaN or an infinity, and ids that are taken or
+    -1, which stands for nothing; `ImportError` where FAISS is asked for and missing.
     """
 
     kind = "target"
@@ -75,26 +76,29 @@ def add(
     Y,  # (m, d), raw embeddings, read in blocks
     ids=None,  # int64 (m,), none of them in the index; by default they go on from the largest
 ) -> np.ndarray:  # int64 (m,), their ids
-    "Add targets: all, or none where this raises `ValueError`. Many at once are much cheaper than one by one"
+    "Add targets: all, or none where this raises or is interrupted. Many at once are much cheaper than one by one"
     self.check_head()
-    if not hasattr(Y, "shape"): Y = np.asarray(Y)
-    ids, before = self._new_ids(ids, len(Y)), (self.items, self.rows, self.centre)
-    self.extend(Y)
-    if self.backend == "faiss" and len(ids):
-        try:
-            if self.engine is None or not self.engine.add(self.rows[len(self.ids):]): self._renew()
-        except ValueError:
-            self.items, self.rows, self.centre = before
-            raise
-    self.ids = np.concatenate([self.ids, ids])
+    Y = self.table(Y, self.given)
+    ids, before = self._new_ids(ids, len(Y)), dict(self.__dict__)
+    try:
+        self.extend(Y)
+        if self.backend == "faiss" and len(ids):
+            self.engine = self.engine and self.engine.add(self.rows[len(self.ids):])
+            if self.engine is None: self._renew()
+        self.ids = np.concatenate([self.ids, ids])
+    except BaseException:
+        self.__dict__.update(before)
+        raise
     return ids
 
 
 @patch
 def _new_ids(self: TargetIndex, ids, n: int):
-    start = int(self.ids.max()) + 1 if len(self) else 0
+    start = max(0, int(self.ids.max()) + 1) if len(self) else 0
+    if ids is None and start + n >= 1 << 63: raise ValueError(f"ids: none are left above {start - 1}; give them")
     if ids is None: return np.arange(start, start + n)
     ids = _whole(ids)
+    if (ids == -1).any(): raise ValueError("ids: -1 stands for nothing; give another")
     if ids.shape != (n,): raise ValueError(f"ids: expected {n} of them, one a row, found shape {ids.shape}")
     found, counts = np.unique(ids, return_counts=True)
     if (counts > 1).any(): raise ValueError(f"ids: {found[counts > 1][0]} stands twice; give each row its own")
@@ -103,10 +107,11 @@ def _new_ids(self: TargetIndex, ids, n: int):
     return ids
 
 
-def _whole(ids) -> np.ndarray:
-    ids = ids.cpu().numpy() if isinstance(ids, Tensor) else np.asarray(ids)
-    if ids.size and ids.dtype.kind not in "iu": raise ValueError(f"ids: expected whole numbers, found {ids.dtype}")
-    return ids.astype(np.int64)
+def _whole(x, name: str = "ids") -> np.ndarray:
+    x = as_array(x, name)
+    if x.size and x.dtype.kind not in "iu": raise ValueError(f"{name}: expected whole numbers, found {x.dtype}")
+    if x.dtype == np.uint64 and (x >> 63).any(): raise ValueError(f"{name}: {x.max()} does not fit into int64")
+    return x.astype(np.int64)
 
 
 @patch
@@ -122,12 +127,13 @@ def remove(
     stay = ~np.isin(self.ids, ids)
     if stay.all(): return
     keep = torch.from_numpy(stay)
-    self.ids, self.items = self.ids[stay], self.items[keep.to(self.device)]
-    if self.rows is not None: self.rows = self.rows[keep.to(self.device)]
-    if not len(self): self.items = self.rows = self.centre = self.engine = None
-    elif self.engine is not None and not self.engine.keep(keep):
-        try: self._renew()
-        except ValueError: pass  # too few for its lists: the old engine serves on, the removed masked
+    part = lambda rows: None if rows is None or not stay.any() else rows[keep.to(self.device)]
+    left = {"ids": self.ids[stay], "items": part(self.items), "rows": part(self.rows)}
+    if not stay.any(): left |= {"centre": None, "engine": None}
+    elif self.engine is not None: left["engine"] = self.engine.keep(keep)
+    self.__dict__.update(left)  # in one step
+    if self.engine is not None and self.engine.worn:
+        with suppress(ValueError): self._renew()  # too few for its lists: the old engine serves on, the removed masked
 
 # %% ../nbs/11_retrieval.ipynb #90ca5ce5
 @patch
@@ -136,23 +142,26 @@ def _filter(self: TargetIndex, filter, n: int, k: int):
     m, none, only, left = len(self), torch.zeros(0, dtype=torch.int64), None, len(self)
     out = none, none
     if isinstance(filter, tuple):
-        i, ids = (torch.as_tensor(part).flatten().cpu() for part in filter)
+        if len(filter) != 2: raise ValueError(f"filter: expected (queries, ids), found a tuple of {len(filter)}")
+        i, ids = (torch.from_numpy(_whole(part, "filter").flatten()) for part in filter)
         if len(i) != len(ids): raise ValueError(f"filter: expected an id for each query, found {len(i)} and {len(ids)}")
         if len(i) and not 0 <= (low := int(i.min())) <= (high := int(i.max())) < n:
             raise ValueError(f"filter: expected queries from 0 to {n - 1}, found {low} to {high}")
         j = self._position(ids)
-        key = torch.unique(i[j >= 0].long() * m + j[j >= 0])
+        key = torch.unique(i[j >= 0] * m + j[j >= 0])
         out = key // m, key % m
     elif filter is not None:
-        mask = torch.as_tensor(filter).cpu()
-        if mask.dtype != torch.bool or tuple(mask.shape) not in ((m,), (n, m)):
+        mask = as_array(filter, "filter")
+        if mask.dtype != bool or mask.shape not in ((m,), (n, m)):
             raise ValueError(f"filter: expected booleans of shape ({m},) or ({n}, {m}), in the order of `ids`, or a "
-                             f"tuple (queries, ids) to leave out; found {mask.dtype} of shape {tuple(mask.shape)}")
+                             f"tuple (queries, ids) to leave out; found {mask.dtype} of shape {mask.shape}")
+        mask = torch.from_numpy(np.ascontiguousarray(mask))
         if mask.ndim == 1: only = mask.nonzero().squeeze(1)
         else: out = tuple((~mask).nonzero().T)
         left = m if only is None else len(only)
     if len(out[0]): left = m - int(torch.bincount(out[0]).max())
-    if not isinstance(k, int | np.integer) or k < 1: raise ValueError(f"k: expected a whole number from 1, found {k!r}")
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k: expected a whole number from 1, found {k!r}")
     if k > left:
         what = f"the index has {left}" if left == m else f"the filter leaves {left} to a query"
         raise ValueError(f"k: {k} {self.kind}s are wanted, but {what}; ask for fewer")
@@ -164,7 +173,7 @@ def _position(self: TargetIndex, ids: Tensor) -> Tensor:
     "Where ids are, -1 for those that are not in the index"
     order = torch.from_numpy(np.argsort(self.ids))
     known = torch.from_numpy(self.ids)[order]
-    at = torch.searchsorted(known, ids.long().contiguous()).clamp(max=len(known) - 1)
+    at = torch.searchsorted(known, ids.contiguous()).clamp(max=len(known) - 1)
     return order[at].masked_fill(known[at] != ids, -1)
 
 
@@ -185,16 +194,22 @@ def search(
 
 
 @patch
-def _search(self: TargetIndex, X, k, filter=None, find=None):
+def _ready(self: TargetIndex, X):
+    "Queries that can be asked, or `ValueError`"
     self.check_head()
     if not len(self): raise ValueError(f"the index is empty: add {self.kind}s before searching it")
-    if not hasattr(X, "shape"): X = np.asarray(X)
+    return self.table(X, self.asked)
+
+
+@patch
+def _search(self: TargetIndex, X, k, filter=None, find=None):
+    X = self._ready(X)
     find, parts, ids = find or (self.by_products if self.by_product else self.by_scan), {}, torch.from_numpy(self.ids)
     only, (i, j) = self._filter(filter, len(X), k)
 
     def work(start, q):
         some = (i >= start) & (i < start + len(q))
-        distances, where = find(q, k, only, (i[some] - start, j[some]), start)
+        distances, where = find(q, k, only, (i[some] - start, j[some]))
         parts[start] = distances, ids[where.cpu()].to(self.device)
 
     block = max(1, min(self.sizes.queries, self.sizes.memory // max(k, len(self) // GROUP)))
@@ -204,14 +219,15 @@ def _search(self: TargetIndex, X, k, filter=None, find=None):
 
 
 @patch
-def by_engine(self: TargetIndex, q, k: int, only, out, first: int = 0):
+def by_engine(self: TargetIndex, q, k: int, only, out):
     "As `by_products`, of what the engine finds"
-    s, spare = self.ask(q, first)
+    if self.engine is None or self.engine.index is None: self._renew()
+    s, spare = self.ask(q)
     most = int(torch.bincount(out[0]).max()) if len(out[0]) else 0
     j = self.leave_out(self.engine.find(s, 2 * k + 10 + most, only), len(self), out)
     distances, where, _ = self.settle(q, s, spare, j, k)
-    if len(short := (where[:, -1] < 0).nonzero().squeeze(1)):
-        distances[short], where[short] = self.by_products(q[short], k, only, self.pairs_of(short, len(q), out), first)
+    if len(short := ((where[:, -1] < 0) | spare.isinf()).nonzero().squeeze(1)):
+        distances[short], where[short] = self.by_products(q[short], k, only, self.pairs_of(short, len(q), out))
     return distances, where
 
 
@@ -223,6 +239,7 @@ def recall(
     filter=None,  # As for `search`
 ) -> float:  # Between 0 and 1
     "Share of the k nearest that `search` finds; what is as near as the last of them counts too"
+    if not len(X := self._ready(X)): raise ValueError(f"{self.asked}: expected at least one query")
     found = self.search(X, k, filter)[0]
     with torch.no_grad(): last = self._search(X, k, filter)[0][:, -1:]
     return (found <= last + 1e-5 * last.abs()).double().mean().item()
@@ -234,61 +251,39 @@ class SourceIndex(TargetIndex):
     kind = "source"
 
 # %% ../nbs/11_retrieval.ipynb #740d55aa
-def _put(folder: Path, name: str, write) -> dict:
-    "Let `write` make a file, named by its content, whole or not at all"
-    part = folder / f".{name}.{os.getpid()}"
-    try:
-        with open(part, "wb") as file: write(file)
-        about = {"bytes": part.stat().st_size, "sha256": _digest(part)}
-        about["file"] = f"{name}-{about['sha256'][:16]}"
-        os.replace(part, folder / about["file"])
-    finally: part.unlink(missing_ok=True)
-    return about
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file: return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _take(folder: Path, name: str, about: dict, verify: bool):
-    "An array, mapped from its file, or FAISS's index"
-    path = folder / Path(about["file"]).name
-    if not path.is_file(): raise FileNotFoundError(f"{path} is missing: copy the whole folder, or save the index anew")
-    damaged = f"{path} is damaged: copy it again, or save the index anew"
-    if (size := path.stat().st_size) != about["bytes"]:
-        raise ValueError(f"{damaged} (expected {about['bytes']} bytes, found {size})")
-    if verify and _digest(path) != about["sha256"]: raise ValueError(f"{damaged} (its SHA-256 is another)")
-    try: return faiss().read_index(str(path)) if name == "engine" else np.load(path, mmap_mode="c", allow_pickle=False)
-    except (ValueError, RuntimeError) as error: raise ValueError(f"{damaged} ({str(error).strip()[-80:]})") from None
-
-
 @patch
 def save(
     self: TargetIndex,
     folder: str | os.PathLike,  # Made if it does not exist; an index there is replaced
 ) -> Path:  # The folder
-    "Write the index and its head"
+    "Write the index and its head. Several may save into one folder and load from it: the last saved is what it holds"
     self.check_head()
-    folder, files, arrays = Path(folder), {}, {"ids": self.ids}
+    if self.backend == "faiss" and len(self) and (self.engine is None or self.engine.index is None): self._renew()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"): self._write(folder)
+    return folder
+
+
+@patch
+def _write(self: TargetIndex, folder: Path):
+    files, arrays, head = {}, {"ids": self.ids}, folder / f"head-{self.fingerprint[:16]}"
     if len(self): arrays |= {"items": self.items.to(torch.promote_types(self.items.dtype, torch.float32))}
     if self.rows is not None: arrays |= {"rows": self.rows, "centre": self.centre}
-    self.head.save_pretrained(folder / f"head-{self.fingerprint[:16]}")
+    for path in self.head.save_pretrained(head).iterdir():
+        with open(path, "r+b") as file: to_disk(file)
     for name, array in arrays.items():
         array = array.cpu().numpy() if isinstance(array, Tensor) else array
-        files[name] = _put(folder, name, lambda file, array=array: np.save(file, array, allow_pickle=False))
+        files[name] = put(folder, name, lambda file, array=array: np.save(file, array, allow_pickle=False))
     if self.engine is not None:
-        files["serial"] = _put(folder, "serial", lambda file: np.save(file, self.engine.serial.numpy()))
+        files["serial"] = put(folder, "serial", lambda file: np.save(file, self.engine.serial.numpy()))
         engine = faiss().serialize_index(self.engine.index)
-        files["engine"] = _put(folder, "engine", lambda file: file.write(engine.data))
+        files["engine"] = put(folder, "engine", lambda file: file.write(engine.data))
     about = {"class": type(self).__name__, "count": len(self), "fingerprint": self.fingerprint, "backend": self.backend,
              "factory": self.factory, "tune": self.tune, "files": files,
              "lift": None if self.engine is None else [self.engine.scale, self.engine.floor]}
-    _replace(folder / "index.json", lambda path: path.write_text(json.dumps(about, indent=1) + "\n"))
-    for path in folder.iterdir(): # what an older index has left
-        name, _, digest = path.name.partition("-")
-        if len(digest) == 16 and name in ("ids", "items", "rows", "centre", "serial", "engine"):
-            if path.name not in [part["file"] for part in files.values()]: path.unlink()
-    return folder
+    put_text(folder / "index.json", json.dumps(about, indent=1) + "\n")
+    sweep(folder, {head.name, *(entry["file"] for entry in files.values())})
 
 
 @patch(cls_method=True)
@@ -302,33 +297,47 @@ def load(
 
     Raises `FileNotFoundError` for a missing file, `ValueError` for a damaged one or for another head.
     """
-    folder = Path(folder)
-    path = folder / "index.json"
-    if not path.is_file(): raise FileNotFoundError(f"{path} is missing: {folder} was not written by save")
-    try:
-        about = json.loads(path.read_text())
-        made, mark, files, count = (about[key] for key in ("class", "fingerprint", "files", "count"))
-        options = {key: about[key] for key in ("backend", "factory", "tune")}
-        need = {"ids", *(("items",) if count else ()), *(("engine", "serial") if about["lift"] else ())}
-        if not need <= {name for name, entry in files.items() if {"file", "bytes", "sha256"} <= set(entry)}:
-            raise ValueError("it names too few files")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error}): copy it again, or save the index anew") from None
+    path = Path(folder) / "index.json"
+    while True:
+        if not path.is_file(): raise FileNotFoundError(f"{path} is missing: {folder} was not written by save")
+        before = path.stat()
+        try: return cls._read(path, head, verify)
+        except (FileNotFoundError, ValueError):
+            after = path.stat()
+            if (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns): raise
+            # else another index has been saved here meanwhile: take that one
+
+
+@patch(cls_method=True)
+def _read(cls: TargetIndex, path: Path, head, verify: bool) -> "TargetIndex":
+    folder, about = path.parent, described(path)
+    made, mark, files, count = (about[key] for key in ("class", "fingerprint", "files", "count"))
     if made != cls.__name__: raise ValueError(f"{path} holds a {made}, not a {cls.__name__}: use {made}.load")
     head = load_head(folder / f"head-{mark[:16]}") if head is None else head
-    index = cls(head, np.zeros((0, head.dim)), **options)
+    index = cls(head, np.zeros((0, head.dim)), **{key: about[key] for key in ("backend", "factory", "tune")})
     if mark != index.fingerprint:
-        raise ValueError(f"{path}: made by another head, of weights {mark[:8]}; the {type(head).__name__} given has "
-                         f"{index.fingerprint[:8]}. Load it with its own head, or index anew")
-    arrays = {name: _take(folder, name, entry, verify) for name, entry in files.items()}
-    for name in arrays.keys() & {"ids", "items", "rows", "serial"}:
-        if len(arrays[name]) != count:
-            raise ValueError(f"{folder / files[name]['file']} is damaged: {len(arrays[name])} rows, expected {count}")
+        raise ValueError(f"{path}: made by another head, or one of other weights or settings ({mark[:8]}); this "
+                         f"{type(head).__name__} has {index.fingerprint[:8]}. Load it with its own, or index anew")
+    shapes, none = {"ids": (count,)}, index.encode(torch.zeros(0, head.dim))
+    if count: shapes["items"] = count, none.shape[1]
+    if count and index.by_product:
+        width = index.forms()[0](none.double(), none.new_zeros(none.shape[1]).double())[0].shape[1]
+        shapes |= {"rows": (count, width + 3), "centre": none.shape[1:]}
+    if about["lift"]: shapes |= {"serial": (count,), "engine": None}
+    for name in shapes:
+        if name not in files: raise ValueError(f"{path} is damaged: it names no {name}; save the index anew")
+    arrays = {name: take(folder, name, files[name], verify) for name in shapes}
+    for name, shape in shapes.items():
+        kind = "i" if name in ("ids", "serial") else "f"
+        if shape and (arrays[name].shape != shape or arrays[name].dtype.kind != kind):
+            raise ValueError(f"{path} is damaged, or {files[name]['file']}: expected shape {tuple(shape)} of it, found "
+                             f"{arrays[name].shape}, {arrays[name].dtype}")
     part = lambda name: torch.from_numpy(arrays[name]).to(index.device) if name in arrays else None
     index.ids, index.centre = np.array(arrays["ids"]), part("centre")
     index.items, index.rows = part("items"), part("rows")
     if count: index.items = index.items.to(head.standardizer.mean.dtype)
-    if "engine" in arrays: index.engine = Faiss.again(arrays["engine"], np.array(arrays["serial"]), *about["lift"])
+    if "engine" in arrays: index.engine = Faiss.again(
+        f"factory={about['factory']!r}", arrays["engine"], np.array(arrays["serial"]), *about["lift"])
     return index
 
 # %% ../nbs/11_retrieval.ipynb #081cdf2a
@@ -339,6 +348,9 @@ def to_vectors(
 ) -> np.ndarray:  # float32 (m, q + 1), in the order of `ids`
     "Vectors whose largest inner product with a query's is the nearest. Raises `ValueError` without a product form"
     if not self.by_product: raise ValueError(f"to_vectors needs inner products, found {self._why()}")
+    if not len(self): raise ValueError(f"the index is empty: add {self.kind}s first")
+    if len(wild := self.ids[(self.rows[:, -2] < -1e36).cpu().numpy()]):
+        raise ValueError(f"the form of {self.kind} {wild[0]} overflows: remove it, and those like it")
     return torch.cat([-self.rows[:, :-3], -self.rows[:, -3:-2]], 1).float().cpu().numpy()
 
 
@@ -349,13 +361,15 @@ def query_vectors(
     X,  # (n, d), queries
 ) -> tuple[np.ndarray, np.ndarray]:  # float32 (n, q + 1) and biases (n,)
     "Queries for `to_vectors`; `head.from_form(bias - product)` is the distance up to rounding"
-    self.check_head()
     if not self.by_product: raise ValueError(f"query_vectors needs inner products, found {self._why()}")
-    parts = []
+    X = self._ready(X)
+    parts = [torch.zeros(0, self.rows.shape[1] - 1)]
 
     def work(start, q):
-        bias = self.forms()[1](q.double(), self.centre)[1]
-        parts.append(torch.cat([self.ask(q, start)[0][:, :-2], bias[:, None]], 1).float().cpu())
+        bias, (s, spare) = self.forms()[1](q.double(), self.centre)[1], self.ask(q)
+        if len(wild := spare.isinf().nonzero()):
+            raise ValueError(f"{self.asked}: the form of row {start + int(wild[0])} overflows; leave it out")
+        parts.append(torch.cat([s[:, :-2], bias[:, None]], 1).float().cpu())
 
     self.read(X, self.asked, self.encode_query, work, "repair the row or leave it out", 1 << 14)
     found = torch.cat(parts).numpy()
@@ -370,12 +384,13 @@ def rerank(
     ids,  # int64 (n, c), what an engine has found for each; -1 for nothing
 ) -> tuple[Tensor, Tensor]:  # Distances (n, c), nearest first, inf for nothing; and ids
     "The head's own distances of what another engine has found. Raises `ValueError` for an id that is not in the index"
-    self.check_head()
-    ids, parts = torch.from_numpy(_whole(ids)), []
-    if ids.shape[:-1] != (len(X),): raise ValueError(f"ids: expected {len(X)} rows, found shape {tuple(ids.shape)}")
+    X, ids = self._ready(X), torch.from_numpy(_whole(ids))
+    if ids.ndim != 2 or len(ids) != len(X):
+        raise ValueError(f"ids: expected {len(X)} rows, found shape {tuple(ids.shape)}")
     j = self._position(ids)
-    if len(strange := ids[(j < 0) & (ids >= 0)]): raise ValueError(f"ids: {strange[0]} is not in the index")
+    if len(strange := ids[(j < 0) & (ids != -1)]): raise ValueError(f"ids: {strange[0]} is not in the index")
     j = j.to(self.device)
+    parts = [(self.items.new_zeros(0, ids.shape[1]), j[:0])]
 
     def work(start, q):
         i, c = (j[start:start + len(q)] >= 0).nonzero().T

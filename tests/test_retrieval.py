@@ -2,12 +2,18 @@
 import builtins
 import json
 import logging
+import os
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from rolebregman import engines, retrieval
+from rolebregman.activations import ACTIVATIONS
 from rolebregman.baselines import HEADS, make_head
+from rolebregman.engines import Faiss, put
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
 from rolebregman.nearest import GROUP, Nearest, fingerprint, smallest
 from rolebregman.peers import PEERS
@@ -182,11 +188,119 @@ def test_targets_come_and_go():
 
 
 @pytest.mark.parametrize("ids, wrong", [([1, 2], "expected 3 of them"), ([1.5, 2, 3], "whole numbers"),
-                                        ([7, 8, 7], "7 stands twice"), ([9, 4, 8], "4 is in the index already")])
+                                        ([7, 8, 7], "7 stands twice"), ([9, 4, 8], "4 is in the index already"),
+                                        ([7, -1, 8], "-1 stands for nothing"), ([[1, 2], [3]], "ids: "),
+                                        (np.arange(3, dtype="u8") + 2**63 - 1, "9223372036854775809 does not fit")])
 def test_ids_are_unique(ids, wrong):
     index = TargetIndex(make_head("euclidean", dim=D), torch.randn(6, D))
     with pytest.raises(ValueError, match=wrong): index.add(torch.randn(3, D), ids=ids)
     assert len(index) == len(index.items) == 6
+
+
+def test_ids_do_not_run_over():
+    index = TargetIndex(make_head("euclidean", dim=D), torch.randn(2, D), ids=[3, 2**63 - 2])
+    with pytest.raises(ValueError, match="ids: none are left above 9223372036854775806"): index.add(torch.randn(3, D))
+    assert index.add(torch.randn(1, D), ids=[7]).dtype == index.ids.dtype == np.int64
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Error: std::bad_alloc"), MemoryError(), KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["extend", "engine", "after"])
+@pytest.mark.parametrize("backend", ["exact", "faiss"])
+def test_an_addition_that_fails_adds_nothing(backend, where, error, monkeypatch):
+    if backend == "faiss": pytest.importorskip("faiss", reason="FAISS is an extra")
+    X, Y = torch.randn(6, D), torch.randn(900, D)
+    index = TargetIndex(make_head("role_bregman", dim=D), Y[:500], backend, factory="Flat")
+    whole = {"extend": (TargetIndex, "extend"), "engine": (Faiss, "_append"), "after": (np, "concatenate")}[where]
+    inner = getattr(*whole)
+
+    def failing(*args):
+        inner(*args)  # what is half done, is done by half
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*whole, failing)
+        if where != "engine" or backend == "faiss":
+            with pytest.raises(type(error)): index.add(Y[500:])
+    assert len(index) == len(index.ids) == 500
+    agree(index, X, Y[:500], 7)
+    assert index.add(Y[500:]).tolist() == list(range(500, 900))
+    agree(index, X, Y, 7)
+
+
+def test_a_removal_is_whole_or_none(monkeypatch):
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    X, Y = torch.randn(6, D), torch.randn(50, D)
+    index = TargetIndex(make_head("role_bregman", dim=D), Y, "faiss", factory="Flat")
+    monkeypatch.setattr(Faiss, "keep", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt): index.remove([1, 2])
+    agree(index, X, Y, 7)
+
+
+def strided(Y):
+    "The same numbers in other strides, byte orders and types"
+    return {"reversed": Y[::-1].copy()[::-1], "columns": Y[:, ::-1].copy()[:, ::-1], "fortran": np.asfortranarray(Y),
+            "big-endian": Y.astype(">f4"), "double": Y.astype(">f8"), "tensor": torch.from_numpy(Y), "list": Y.tolist()}
+
+
+@pytest.mark.parametrize("kind", strided(np.zeros((2, D), np.float32)))
+def test_any_strides_and_byte_order(kind):
+    X, Y = np.random.default_rng(0).standard_normal((2, 40, D)).astype(np.float32)
+    head = make_head("role_bregman", dim=D)
+    index, wanted = TargetIndex(head, strided(Y)[kind]), TargetIndex(head, Y).search(X, 5)
+    for a, b in zip(index.search(strided(X)[kind], 5), wanted): assert torch.equal(a, b)
+    for a, b in zip(index.rerank(strided(X)[kind], wanted[1]), wanted): assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("far", [1e5, 3e9, 1e15, 1e17])
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("side", SIDES)
+def test_what_lies_far_out_is_found_by_the_heads_own_distance(side, name, far):
+    "Items and queries whose form overflows are measured, not refused: the distance itself is finite"
+    g = torch.Generator().manual_seed(2)
+    X, Y = torch.randn(8, D, generator=g), torch.randn(400, D, generator=g)
+    Y[3], Y[77] = Y[3] * far, Y[77] * far / 10
+    X[2] *= far
+    head = make_head(name, dim=D)
+    if not distances_of(TargetIndex(head, Y[:1]) if side is TargetIndex else SourceIndex(head, Y[:1]), X, Y)[
+            [0, 1, *range(3, 8)]].isfinite().all(): pytest.skip("the head's own distance overflows")
+    if not distances_of(side(head, Y[:1]), X, Y).isfinite().all(): X = X[3:]
+    agree(side(head, Y), X, Y, 9)
+    agree(side(head, Y), X, Y, 400)
+
+
+@pytest.mark.parametrize("name", ["max_affine_bregman", "deep_divergence"])
+@pytest.mark.parametrize("backend", ["exact", "faiss"])
+def test_a_form_that_overflows_is_no_fault_of_the_rows(name, backend):
+    if backend == "faiss": pytest.importorskip("faiss", reason="FAISS is an extra")
+    g = torch.Generator().manual_seed(0)
+    X, Y = torch.randn(5, D, generator=g), torch.randn(300, D, generator=g)
+    index = SourceIndex(make_head(name, dim=D), 1e4 * Y, backend)
+    if backend == "exact": agree(index, X, 1e4 * Y, 12)
+    assert index.search(X, 12)[0].isfinite().all()
+    with pytest.raises(ValueError, match="the form of source .* overflows"): index.to_vectors()
+    back = TargetIndex(index.head, Y, backend)
+    agree(back, 1e17 * X, Y, 12)  # queries whose form overflows are answered by the exact search, whatever the engine
+    with pytest.raises(ValueError, match="X: the form of row 0 overflows"): back.query_vectors(1e17 * X)
+
+
+@pytest.mark.parametrize("name", ["role_bregman", "mlp"])
+def test_saved_and_loaded_with_what_lies_far_out(name, tmp_path):
+    X, Y = torch.randn(5, D), torch.randn(60, D)
+    Y[3] *= 1e15
+    index = TargetIndex(make_head(name, dim=D), Y)
+    for a, b in zip(TargetIndex.load(index.save(tmp_path)).search(X, 60), index.search(X, 60)): assert torch.equal(a, b)
+
+
+def test_nothing_asked_and_nothing_there():
+    "No queries give nothing, of the right shape; an index without items says so"
+    head, X, Y = make_head("role_bregman", dim=D), torch.randn(5, D), torch.randn(30, D)
+    index, none = TargetIndex(head, Y), TargetIndex(head, Y[:0])
+    assert [tuple(part.shape) for part in index.rerank(X[:0], np.zeros((0, 3), int))] == [(0, 3), (0, 3)]
+    assert [part.shape for part in index.query_vectors(X[:0])] == [(0, index.to_vectors().shape[1]), (0,)]
+    with pytest.raises(ValueError, match="X: expected at least one query"): index.recall(X[:0])
+    for use in (none.to_vectors, lambda: none.query_vectors(X), lambda: none.recall(X),
+                lambda: none.rerank(X, [[-1]] * 5)):
+        with pytest.raises(ValueError, match="the index is empty"): use()
 
 
 @pytest.mark.parametrize("name", ["role_bregman", "mlp"])
@@ -245,7 +359,7 @@ def test_a_crash_while_saving_leaves_the_old_index(tmp_path, monkeypatch):
     monkeypatch.setattr(np, "save", failing)
     with pytest.raises(OSError, match="no space"): index.save(tmp_path)
     assert len(TargetIndex.load(tmp_path, verify=True)) == 30
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == [".lock"]
     monkeypatch.undo()
     assert len(TargetIndex.load(index.save(tmp_path), verify=True)) == 60
 
@@ -277,12 +391,113 @@ def test_a_damaged_description_is_named(text, tmp_path):
     with pytest.raises(FileNotFoundError, match="index.json is missing"): TargetIndex.load(tmp_path)
 
 
-@pytest.mark.parametrize("key, value", [("files", {}), ("files", {"ids": 3}), ("files", 3), ("count", 29)])
+@pytest.mark.parametrize("key, value", [
+    ("files", {}), ("files", {"ids": 3}), ("files", 3), ("count", 29), ("count", None), ("count", -1), ("class", 3),
+    ("fingerprint", None), ("fingerprint", 7), ("fingerprint", "../.."), ("backend", "annoy"), ("factory", None),
+    ("tune", 1), ("lift", 3), ("lift", [1.0]), ("lift", [1.0, 2.0])])
 def test_a_description_that_does_not_fit_is_refused(key, value, tmp_path):
     TargetIndex(make_head("role_bregman", dim=D), torch.randn(30, D)).save(tmp_path)
     path = tmp_path / "index.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(ValueError, match="is damaged"): TargetIndex.load(tmp_path)
+    with pytest.raises(ValueError, match="index.json (is damaged|holds a)"): TargetIndex.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ids", "items", "rows", "centre"])
+@pytest.mark.parametrize("change", [lambda files, name: files.pop(name),
+                                    lambda files, name: files[name].update(file=3),
+                                    lambda files, name: files[name].update(bytes="many"),
+                                    lambda files, name: files[name].update(file="../index.json"),
+                                    lambda files, name: files.update({name: files["rows" if name == "items" else
+                                                                                  "items"]})])
+def test_a_file_that_is_not_named_as_it_should_be_is_refused(name, change, tmp_path):
+    TargetIndex(make_head("role_bregman", dim=D), torch.randn(30, D)).save(tmp_path)
+    path = tmp_path / "index.json"
+    about = json.loads(path.read_text())
+    change(about["files"], name)
+    path.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=f"index.json is damaged.* {name}"): TargetIndex.load(tmp_path)
+
+
+def test_an_array_of_another_shape_is_refused(tmp_path):
+    TargetIndex(make_head("role_bregman", dim=D), torch.randn(30, D)).save(tmp_path)
+    path = tmp_path / "index.json"
+    about = json.loads(path.read_text())
+    about["files"]["items"] = put(tmp_path, "items", lambda file: np.save(file, np.zeros((30, 5), np.float32)))
+    path.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"expected shape \(30, .*found \(30, 5\)"): TargetIndex.load(tmp_path)
+
+
+def test_two_may_save_into_one_folder_and_a_third_read_it(tmp_path):
+    "Whatever the order, what is read is one of the two"
+    head = make_head("role_bregman", dim=D)
+    made = [TargetIndex(head, torch.randn(m, D)) for m in (20, 30)]
+    made[0].save(tmp_path)
+    failures = []
+
+    def often(index):
+        try:
+            for _ in range(12): index.save(tmp_path)
+        except Exception as error: failures.append(error)
+
+    threads = [threading.Thread(target=often, args=(index,)) for index in made]
+    for thread in threads: thread.start()
+    found = set()
+    while any(thread.is_alive() for thread in threads): found.add(len(TargetIndex.load(tmp_path)))
+    for thread in threads: thread.join()
+    assert not failures and found <= {20, 30} and len(TargetIndex.load(tmp_path, verify=True)) in (20, 30)
+
+
+def test_a_saver_waits_for_another(tmp_path, monkeypatch):
+    "The second starts where the first stands before its index.json; both come through, and the folder is whole"
+    head = make_head("role_bregman", dim=D)
+    first, second = (TargetIndex(head, torch.randn(m, D)) for m in (20, 30))
+    write, other = engines.put_text, threading.Thread(target=second.save, args=(tmp_path,))
+
+    def slowly(*args):
+        if threading.current_thread() is not other and not other.ident:
+            other.start()
+            other.join(0.3)
+        write(*args)
+
+    monkeypatch.setattr(retrieval, "put_text", slowly)
+    first.save(tmp_path)
+    other.join()
+    assert len(TargetIndex.load(tmp_path, verify=True)) == 30
+
+
+def test_a_reader_whose_index_is_replaced_reads_the_new_one(tmp_path, monkeypatch):
+    head = make_head("role_bregman", dim=D)
+    TargetIndex(head, torch.randn(20, D)).save(tmp_path)
+    new, take = [TargetIndex(make_head("role_bregman", dim=D), torch.randn(30, D))], retrieval.take
+
+    def slowly(*args):
+        if new: new.pop().save(tmp_path)
+        return take(*args)
+
+    monkeypatch.setattr(retrieval, "take", slowly)
+    assert len(TargetIndex.load(tmp_path)) == 30
+
+
+def test_what_older_indices_and_killed_savers_leave_is_removed_and_nothing_else(tmp_path):
+    for _ in range(2): TargetIndex(make_head("role_bregman", dim=D), torch.randn(20, D)).save(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert sum(name.startswith("head-") for name in names) == 1
+    mine = {"notes.txt", "rows-of-mine", "head-first", ".rows"}
+    left = {".rows.4711", ".engine.1", ".index.json.ab12", "rows-0123456789abcdef"}
+    for name in left | mine: (tmp_path / name).touch()
+    (tmp_path / "head-0123456789abcdef").mkdir()
+    TargetIndex.load(tmp_path).save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == names | mine
+
+
+def test_arrays_are_on_disk_before_the_index_that_names_them(tmp_path, monkeypatch):
+    "Each file is flushed before it gets its name, and index.json is the last to get one"
+    done, sync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (done.append("fsync"), sync(handle))[1])
+    monkeypatch.setattr(os, "replace", lambda a, b: (done.append(Path(b).name.partition("-")[0]), replace(a, b))[1])
+    TargetIndex(make_head("role_bregman", dim=D), torch.randn(20, D)).save(tmp_path)
+    assert done[:4] == ["model.safetensors", "config.json", "fsync", "fsync"]
+    assert done[4::2] == ["fsync"] * 5 and done[5::2] == ["ids", "items", "rows", "centre", "index.json"]
 
 
 def test_another_head_is_refused(tmp_path):
@@ -294,11 +509,28 @@ def test_another_head_is_refused(tmp_path):
         SourceIndex.load(tmp_path)
 
 
+def turned(weights):
+    "Other places for the same numbers"
+    weights[[0, 1]] = weights[[1, 0]]
+
+
+def flipped(weights):
+    "Other signs, as many of either kind"
+    flat = weights.flatten()
+    up, down = (flat > 0).nonzero()[:20], (flat < 0).nonzero()[:20]
+    flat[up], flat[down] = -flat[up], -flat[down]
+
+
 @pytest.mark.parametrize("change", [lambda head: head.potential.output.raw.data.add_(1e-3),  # which no version tells
                                     lambda head: head.fit_standardizer(torch.randn(9, D)),
                                     lambda head: torch.optim.SGD(head.parameters(), 0.1).step(
                                         lambda: head(torch.ones(D), torch.zeros(D)).backward()),
-                                    lambda head: head.double()])
+                                    lambda head: head.double(),
+                                    lambda head: turned(head.potential.skips[0].weight.data),
+                                    lambda head: turned(head.potential.skips[0].weight.detach().numpy()),
+                                    lambda head: flipped(head.potential.skips[0].weight.data),
+                                    lambda head: setattr(head.potential, "strong_convexity", 9.0),
+                                    lambda head: setattr(head.potential, "activation", ACTIVATIONS["softplus"])])
 def test_a_head_that_has_changed_is_noticed(change):
     head, Y = make_head("role_bregman", dim=D), torch.randn(30, D)
     index, before = TargetIndex(head, Y), fingerprint(head)
@@ -327,16 +559,25 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="k: 5 targets are wanted, but the filter leaves 4"):
         index.search(Y, 5, filter=torch.arange(30) < 4)
     with pytest.raises(ValueError, match="the filter leaves 29 to a query"): index.search(Y, 30, filter=([0], [3]))
-    for k in (0, -1, 2.5, None, True + 0.0):
+    for k in (0, -1, 2.5, None, True):
         with pytest.raises(ValueError, match="k: expected a whole number from 1"): index.search(Y, k)
     with pytest.raises(ValueError, match=r"filter: expected booleans of shape \(30,\) or \(30, 30\)"):
         index.search(Y, 5, filter=torch.ones(29, dtype=torch.bool))
-    with pytest.raises(ValueError, match="found torch.int64"): index.search(Y, 5, filter=[1, 2])
+    with pytest.raises(ValueError, match="found int64"): index.search(Y, 5, filter=[1, 2])
     with pytest.raises(ValueError, match="expected queries from 0 to 29, found 0 to 30"):
         index.search(Y, 5, filter=([0, 30], [1, 1]))
     with pytest.raises(ValueError, match="expected an id for each query"): index.search(Y, 5, filter=([0], [1, 1]))
-    for X in Y[:, 1:], Y[0], np.zeros((2, 2, D)), []:
+    for filter in ([0.5], [1.5]), ([0], [1], [2]), "abc", (lambda i: i < 3), ([[1, 2], [3]], [0]), object():
+        with pytest.raises(ValueError, match="^filter: "): index.search(Y, 5, filter=filter)
+    for X in Y[:, 1:], Y[0], np.zeros((2, 2, D)), [], None, "abc":
         with pytest.raises(ValueError, match="X: expected rows of width 12, found shape"): index.search(X)
+    for strange in Y.numpy().astype(object), Y.numpy().astype(complex), Y + 0j, Y.numpy().astype(str), [[1, 2], [3]]:
+        for use in (lambda x: TargetIndex(head, x), index.search, index.query_vectors, index.recall):
+            with pytest.raises(ValueError, match="^[XY]: "): use(strange)
+    with pytest.raises(ValueError, match="X: expected a dense tensor"): index.search(Y.to_sparse())
+    for other in torch.nn.Linear(D, D), None:
+        with pytest.raises(ValueError, match="head: expected a DistanceHead, found"): TargetIndex(other, Y)
+    with pytest.raises(ValueError, match="ids: -7 is not in the index"): index.rerank(Y[:1], [[-7]])
     bad = Y.clone()
     bad[7, 3], bad[9, 0] = torch.nan, torch.inf
     for use in (lambda: TargetIndex(head, bad), lambda: index.add(bad)):
@@ -385,12 +626,37 @@ def test_what_faiss_refuses_is_named():
     for factory, tune in ("nonsense", ""), ("IVF100,Flat", ""), ("Flat", "nprobe=3"):
         with pytest.raises(ValueError, match=f"FAISS refuses factory='{factory}', tune='{tune}' for 30 rows"):
             TargetIndex(head, Y, "faiss", factory=factory, tune=tune)
-    empty = TargetIndex(head, Y[:0], "faiss", factory="IVF100,Flat")
-    with pytest.raises(ValueError, match="FAISS refuses"): empty.add(Y)
-    assert len(empty) == len(empty.ids) == 0
+    for factory in "IVF100,Flat", "NSG16":
+        empty = TargetIndex(head, Y[:0], "faiss", factory=factory)
+        with pytest.raises(ValueError, match="FAISS refuses"): empty.add(Y)
+        assert len(empty) == len(empty.ids) == 0
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), MemoryError(),
+@pytest.mark.parametrize("factory", ["IDMap,Flat", "NSG16", "LSH", "ITQ,LSH", "Flat,RFlat"])
+def test_what_faiss_can_do_only_in_part_is_named_where_it_refuses(factory, tmp_path):
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    head, Y = make_head("role_bregman", dim=D), torch.randn(50, D)
+    try:
+        index = TargetIndex(head, Y, "faiss", factory=factory)
+        assert index.search(Y, 3)[0].isfinite().all()
+        index.save(tmp_path)
+        TargetIndex.load(tmp_path).search(Y, 3, filter=torch.arange(50) % 2 == 0)
+    except ValueError as error:
+        assert f"FAISS refuses factory='{factory}'" in str(error)
+        return
+    pytest.fail("FAISS has learnt it: choose another")
+
+
+def test_a_graph_that_cannot_grow_is_made_anew():
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    head, X, Y = make_head("role_bregman", dim=D), torch.randn(6, D), torch.randn(600, D)
+    index = TargetIndex(head, Y[:300], "faiss", factory="NSG16")
+    index.add(Y[300:])
+    agree(TargetIndex(head, Y), X, Y, 5)
+    assert len(index) == 600 and index.recall(X) > 0.5
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), MemoryError(), RuntimeError("std::bad_alloc"),
                                    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: ...")])
 @pytest.mark.parametrize("name, way", [("role_bregman", "by_products"), ("mlp", "by_scan")])
 def test_out_of_memory_halves_the_block_and_says_so(name, way, error, monkeypatch, caplog):
