@@ -146,33 +146,45 @@ class Candidates:
 
 # %% ../nbs/02b_ranking.ipynb #50015772
 @patch
+@torch.no_grad()
 def _tile(self: Candidates, u, own, sources, out, start, stop):
-    "How many of the candidates from `start` to `stop` are nearer than each source's own, ties counted one half"
+    "How many of the candidates from `start` to `stop` are surely nearer than each source's own, and near-ties (i, j)"
     (s, level, fixed, slope), (i, j) = sources, out
     if self.head.product_form:
         bias, norm = self.bias[start:stop], self.norm[start:stop]
         z = torch.addmm(bias, s, self.vectors[start:stop].T, alpha=-1)
         width = fixed + self.step * bias.abs().max() + slope * norm.max()
     else: z, width = self.head.compare_all(u, self.targets[start:stop]), fixed
-    strange = None if z.sum().isfinite() else ~z.isfinite()
-    inside = (j >= start) & (j < stop)
-    i, j = i[inside], j[inside] - start
-    z[i, j] = torch.finfo(z.dtype).max
-    below = z < (level - width)[:, None]
-    band = (z <= (level + width)[:, None]) ^ below
-    if strange is not None:
+    low, high, inside = level - width, level + width, (j >= start) & (j < stop)
+    i, j, most = i[inside], j[inside] - start, torch.finfo(z.dtype).max
+    wild = torch.stack([i[:0], j[:0]]) # pairs of which the form says nothing
+    if not (z.sum() + low.sum() + high.sum()).isfinite():
+        strange = ~(z.isfinite() & (low.isfinite() & high.isfinite())[:, None])
         strange[i, j] = False
-        below, band = below & ~strange, band | strange
-    found, (i, j) = below.sum(1).double(), band.nonzero().T
-    if not len(i): return found
-    nearer = z[i, j] < level[i]
+        z, wild = z.masked_fill(strange, most), strange.nonzero().T
+        low, high = low.nan_to_num(0, 0, 0), high.nan_to_num(0, 0, 0)
+    z[i, j] = most
+    flags = torch.empty_like(z, dtype=torch.float32) # ones and zeros: the fastest way to count
+    found = torch.lt(z, low[:, None], out=flags).sum(1).double()
+    unsure = (torch.le(z, high[:, None], out=flags).sum(1) > found).nonzero().squeeze(1)
+    near = z[unsure]
+    i, j = ((near >= low[unsure, None]) & (near <= high[unsure, None])).nonzero().T
+    i = unsure[i]
     if self.head.product_form: # an outlier widens the band of its whole tile, so look at each pair's own
         width = fixed[i] + self.step * bias[j].abs() + slope[i] * norm[j]
         close = ~((z[i, j] - level[i]).abs() > width)
-        found.index_add_(0, i[~close], nearer[~close].double())
+        found.index_add_(0, i[~close], (z[i, j] < level[i])[~close].double())
         i, j = i[close], j[close]
-    sign = self._settle(u, own, i, j + start)
-    return found.index_add_(0, i, (sign < 0).double() + 0.5 * (sign == 0).double())
+    i, j = torch.cat([torch.stack([i, j]), wild], 1)
+    return found, i, j + start
+
+
+@patch
+def _nearer(self: Candidates, u, own, pairs):
+    "How many of the near-ties are nearer to each source than its own, ties counted one half"
+    i, j = (torch.cat(part) for part in zip(*pairs))
+    sign = self._settle(u, own, i, j)
+    return u.new_zeros(len(u), dtype=torch.float64).index_add_(0, i, (sign < 0).double() + 0.5 * (sign == 0).double())
 
 
 @patch
@@ -190,10 +202,17 @@ def ranks(self: Candidates,
     self._settle(u, own, here, own) # raises where an own distance is not finite
     sources, rank = self._sources(u, own), torch.ones(len(u), dtype=torch.float64, device=u.device)
 
-    def some(start, stop): rank.add_(self._tile(u, own, sources, out, start, stop))
+    ties = [(here[:0], own[:0])] # settled many at once: each call costs more than a few pairs do
+
+    def some(start, stop):
+        found, i, j = self._tile(u, own, sources, out, start, stop)
+        wait = [*ties, (i, j)]
+        if sum(len(i) for i, _ in wait) > 1 << 16: found, wait = found + self._nearer(u, own, wait), ties[:1]
+        rank.add_(found)
+        ties[:] = wait
 
     in_blocks(some, len(self.targets), max(1, tile // max(1, len(u))), f"the ranking of {len(u)} sources")
-    return rank.cpu()
+    return (rank + self._nearer(u, own, ties)).cpu()
 
 # %% ../nbs/02b_ranking.ipynb #9939089a
 @patch

@@ -147,6 +147,16 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
     assert not out_of_memory(RuntimeError("shape mismatch")) and not out_of_memory(ValueError("can't allocate memory"))
 
 
+@torch.inference_mode()
+def test_a_target_of_which_the_form_says_nothing_is_ranked_all_the_same():
+    torch.manual_seed(0)
+    head, items = make_head("role_bregman", dim=8), torch.randn(60, 8)
+    u, v, own = head.encode_source(items[:20] + 0.1), head.encode_target(items), torch.arange(20).flip(0)
+    among = Candidates(head, v)
+    among.vectors[3], among.bias[3], among.norm[3] = torch.nan, torch.inf, torch.inf
+    assert torch.equal(among.ranks(u, own), exact_ranks(head, u, v, own))
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["mlp", "role_bregman"])
 @torch.inference_mode()
