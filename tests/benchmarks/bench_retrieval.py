@@ -50,11 +50,29 @@ def all_pairs(head, sources, targets, rounds):
     what = f"all-pairs ranking, {sources:,} x {targets:,}"
     bars = [("bregman, search", "bare matrix product", 1.3), ("bregman, search", "torch.cdist and topk", None),
             ("euclidean, search", "bare matrix product", None), ("euclidean, search", "torch.cdist and topk", None),
-            ("bregman, rank of one target", "bare matrix product", None)]
-    table = [*rows(what, seconds, bars)]
+            ("bregman, rank of one target", "bare matrix product", 1.3)]
+    table = [*rows(what, seconds, bars), *rank_parts(among, u.split(512)[0], own.split(512)[0], rounds)]
     faster = np.median(seconds["recursion"]) / np.median(seconds["bregman, search"])
     return [*table, row(what, "bregman, search", seconds["bregman, search"], ratio=faster, bar=100,
                         against="the recursion, at least as many times faster")]
+
+
+def rank_parts(among, u, own, rounds):
+    "Where the time of a ranking goes: the products, counting as well, and the near-ties with their exact distances"
+    sources, none, size = among._sources(u, own), (own[:0], own[:0]), (1 << 18) // len(u)
+    starts, here = range(0, len(among.targets), size), torch.arange(len(u))
+    tile = lambda start: among._tile(u, own, sources, none, start, start + size)
+    ties = [tile(start)[1:] for start in starts] + [(here, own)]
+    bias, vectors, s = among.bias.split(size), among.vectors.split(size), sources[0]
+    seconds = interleave({
+        "products": lambda: [torch.addmm(b, s, v.T, alpha=-1) for b, v in zip(bias, vectors)],
+        "products and counting": lambda: [tile(start) for start in starts],
+        "near-ties": lambda: among._nearer(u, own, ties),
+        "all": lambda: among.ranks(u, own),
+    }, rounds, warm=1)
+    what = f"parts of a ranking, {len(u)} x {len(among.targets):,}"
+    return [row(what, name, times, size=sum(len(i) for i, _ in ties) if name == "near-ties" else None)
+            for name, times in seconds.items()]
 
 
 def vectors(kind, number, generator):
