@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .blocks import out_of_memory
 from .heads import _replace
-from .ranking import out_of_memory
 
 # %% ../nbs/02d_engines.ipynb #224148f5
 def faiss():

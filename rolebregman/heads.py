@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from . import __version__
+from .blocks import in_blocks
 from .icnn import ICNN, compiled
 
 # %% ../nbs/02_heads.ipynb #450b4e6c
@@ -191,9 +192,9 @@ class DistanceHead(nn.Module):
         if np.ndim(X) != 2 or np.ndim(Y) != 2 or len(X) != len(Y):
             found = f"{tuple(np.shape(X))} and {tuple(np.shape(Y))}"
             raise ValueError(f"X and Y must pair up, (n, {self.dim}) both, found shapes {found}")
-        compare, size = compiled(self.compare) if compile else self.compare, self._block()
-        parts = [compare(self.encode_source(X[i:i + size]), self.encode_target(Y[i:i + size])).cpu()
-                 for i in range(0, len(X), size)]
+        compare, parts = compiled(self.compare) if compile else self.compare, []
+        def some(a, b): parts.append(compare(self.encode_source(X[a:b]), self.encode_target(Y[a:b])).cpu())
+        in_blocks(some, len(X), self._block(), "scoring")
         found = torch.cat(parts) if parts else torch.zeros(0)
         if not (finite := found.isfinite()).all():
             row = int((~finite).nonzero()[0])

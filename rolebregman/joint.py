@@ -60,6 +60,7 @@ def run_joint(
     head_lr: float = 2e-4,  # step size of the head, when trained on with the encoder
     batch_size: int = 64,  # pairs in a step of the joint training
     encoder: str = "all-minilm-l6-v2",  # a Sentence-BERT model in `SOURCES`
+    split: str = "test",  # where the metrics are taken; `"valid"` to choose the step sizes
 ):  # DataFrame, a row for each arm and seed
     """Train and measure all arms; rows of `rolebregman.runner.COLUMNS`, the arm in place of the head.
 
@@ -70,7 +71,7 @@ def run_joint(
     from rolebregman.directed_encoder import DirectedEncoder, DirectedLoss
     logging.disable_progress_bar()
     store = Store(path, COLUMNS)
-    config = f"{head} {edges} {epochs} {encoder_lr:g} {head_lr:g} {batch_size}"
+    config = f"{head} {edges} {epochs} {encoder_lr:g} {head_lr:g} {batch_size}" + (split != "test") * f" {split}"
     done = store.keys()
     for seed in seeds:
         todo = [arm for arm in ARMS if (f"{dataset}/small", arm, seed, "small", config) not in done]
@@ -88,21 +89,21 @@ def run_joint(
         on = fit(longer, ds, dataclasses.replace(settings, lr=head_lr, epochs=epochs, batch_size=batch_size), False)
         cosine = make_head("cosine", dim=ds.dim).requires_grad_(False)
         for arm, some, took in zip(ARMS, (cosine, trained, longer), (0.0, fitted.seconds, on.seconds)):
-            if arm in todo: store.append(_row(ds, arm, DirectedEncoder.join(model, some), took, seed, config))
+            if arm in todo: store.append(_row(ds, arm, DirectedEncoder.join(model, some), took, seed, config, split))
         if "joint" in todo:
             both = DirectedEncoder.join(model, trained).requires_grad_(True)
             began = time.perf_counter()
             train_joint(both, ds, DirectedLoss(both), epochs, encoder_lr, head_lr, batch_size, seed)
-            store.append(_row(ds, "joint", both, time.perf_counter() - began, seed, config))
+            store.append(_row(ds, "joint", both, time.perf_counter() - began, seed, config, split))
     return store.rows()
 
 
-def _row(ds, arm, model, seconds, seed, config):
-    "The metrics of a model on the test edges, as a row of the store"
+def _row(ds, arm, model, seconds, seed, config, split):
+    "The metrics of a model on a split, as a row of the store"
     from rolebregman.directed_encoder import DirectedEvaluator
     count = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return dict(dataset=ds.name, head=arm, seed=seed, scale="small", config=config, seconds=seconds, parameters=count,
-                **DirectedEvaluator(ds, "test")(model)) | provenance()
+                **DirectedEvaluator(ds, split)(model)) | provenance()
 
 
 def train_joint(model, ds, loss, epochs, encoder_lr, head_lr, batch_size, seed):

@@ -16,8 +16,9 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
+from .blocks import in_blocks
 from .heads import DistanceHead
-from .ranking import in_blocks, lay_out, middle, rounding
+from .ranking import lay_out, middle, rounding
 
 # %% ../nbs/02c_nearest.ipynb #35d867dc
 GROUP = 16  # numbers that share a minimum

@@ -635,3 +635,15 @@ def test_every_head_scores_in_half_precision(name, dtype):
         exact = head(x, y)
         rough = head.to(dtype)(x.to(dtype), y.to(dtype)).float()
     assert torch.allclose(rough, exact, rtol=0.1, atol=0.1 * float(exact.abs().max()))
+
+
+def test_scoring_goes_on_in_smaller_blocks_where_memory_runs_out(monkeypatch, caplog):
+    torch.manual_seed(0)
+    head, (x, y) = make_head("role_bregman", 5), torch.randn(2, 100, 5)
+    expected, compare = head.score(x, y), head.compare
+    def small(u, v):
+        if len(u) > 30: raise RuntimeError("[enforce fail] can't allocate memory: you tried to allocate 1 bytes")
+        return compare(u, v)
+    monkeypatch.setattr(head, "compare", small)
+    with caplog.at_level("WARNING", "rolebregman"): assert torch.allclose(head.score(x, y), expected, rtol=1e-5)
+    assert "out of memory: scoring goes on in blocks of 16 rows" in caplog.text

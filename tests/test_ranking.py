@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from rolebregman.baselines import HEADS, make_head
+from rolebregman.blocks import out_of_memory
 from rolebregman.heads import BregmanHead
-from rolebregman.ranking import Candidates, encode_rows, out_of_memory
+from rolebregman.ranking import Candidates, encode_rows
 
 
 def exact_ranks(head, u, v, own, out=()):
