@@ -41,6 +41,11 @@ def _refusing(what: str):
         raise ValueError(f"FAISS refuses {what}: {str(error).strip().splitlines()[-1]}") from None
 
 
+def _plain(index, name):
+    "FAISS's method for arrays, also where faiss.contrib.torch_utils (which other libraries import) has replaced it"
+    return getattr(index, f"{name}_numpy", getattr(index, name))
+
+
 class Faiss:
     """An index of FAISS over the rows that `Nearest` lays out. Equal rows make an equal index: all seeds are fixed.
 
@@ -67,7 +72,7 @@ class Faiss:
             self.index = package.index_factory(t.shape[1] + 1, factory or f"IVF{lists},Flat", package.METRIC_L2)
             if hasattr(self.index, "cp"): self.index.cp.niter, self.index.cp.min_points_per_centroid = 10, 1
             share = max(1, len(rows) // max(50_000, 64 * getattr(self.index, "nlist", 1)))
-            if not self.index.is_trained: self.index.train(self.lift(rows[::share])[0])
+            if not self.index.is_trained: _plain(self.index, "train")(self.lift(rows[::share])[0])
             tune = tune or ("" if factory else f"nprobe={max(8, lists // 64)}")
             if tune: package.ParameterSpace().set_index_parameters(self.index, tune)
             self._append(rows)
@@ -94,7 +99,7 @@ class Faiss:
 
     def _append(self, rows):
         first = self.index.ntotal
-        for some in rows.split(1 << 16): self.index.add(self.lift(some)[0])
+        for some in rows.split(1 << 16): _plain(self.index, "add")(self.lift(some)[0])
         self.serial = torch.cat([self.serial, first + torch.arange(len(rows))])
 
     def add(self, rows: Tensor) -> "Faiss | None":
@@ -131,7 +136,7 @@ class Faiss:
                 make, own = package.SearchParametersHNSW, {"efSearch": self.index.hnsw.efSearch}
             options["params"] = make(sel=package.IDSelectorBitmap(np.packbits(mask, bitorder="little")), **own)
         with _refusing(f"{self.name} to search " + ("with rows left out" if options else f"{len(s)} queries")):
-            found = torch.from_numpy(self.index.search(query, min(count, self.index.ntotal), **options)[1])
+            found = torch.from_numpy(_plain(self.index, "search")(query, min(count, self.index.ntotal), **options)[1])
         return torch.searchsorted(self.serial, found).masked_fill(found < 0, -1).to(s.device)
 
 # %% ../nbs/02d_engines.ipynb #1d7c27fb

@@ -745,3 +745,17 @@ def test_an_index_does_not_depend_on_how_it_is_called(inference):
     with torch.inference_mode(not inference): found = index.search(X, 4)
     assert not found[0].requires_grad and torch.equal(found[1], TargetIndex(head, Y).search(X, 4)[1])
     assert all(p.requires_grad for p in head.parameters())
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IVF10,Flat", "HNSW8"])
+def test_faiss_is_asked_as_before_where_another_library_has_replaced_its_methods(factory):
+    import faiss.contrib.torch_utils  # as pytorch-metric-learning does; it stays for the tests that follow
+
+    torch.manual_seed(0)
+    head, Y = make_head("role_bregman", 8), torch.randn(400, 8)
+    index = TargetIndex(head, Y[:300], backend="faiss", factory=factory)
+    index.add(Y[300:])
+    distances, rows = index.search(Y[:5], 3, filter=torch.arange(400) % 2 == 0)
+    assert (rows % 2 == 0).all() and faiss.contrib.torch_utils
+    with torch.inference_mode(): own = head(Y[:5, None], Y[rows])
+    assert torch.allclose(distances, own, rtol=1e-5)
