@@ -5,18 +5,16 @@
 # %% auto #0
 __all__ = ['PANELS', 'OURS', 'METRICS', 'heads_of', 'datasets_of', 'ablation_rows', 'panel_rows', 'differences', 'said',
            'panel_figure', 'curve_figure', 'turned', 'UnitLength', 'UsualWeight', 'with_usual_weights', 'nearest_loss',
-           'Variant', 'variants', 'run_variants', 'main']
+           'Variant', 'variants', 'main']
 
 # %% ../nbs/08_ablations.ipynb #4e516628
 import json
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
-from uuid import uuid4
 
 import joblib
 import numpy as np
@@ -26,15 +24,13 @@ from fastcore.script import call_parse, store_true
 from matplotlib.figure import Figure
 from torch import nn
 from torch.nn import functional as F
-from tqdm import tqdm
 
 from . import runner, training
 from .evaluation import compare
 from .heads import Standardizer
 from .icnn import OUTPUT_GAIN
-from .runner import SEARCH, Store, Task, chosen_settings
+from .runner import SEARCH, Store, Task, chosen_settings, run_grid
 from .training import rank_loss
-from .workers import finished
 
 # %% ../nbs/08_ablations.ipynb #5c61e9f5
 _ROLES = ("none", "shared", "source", "target")
@@ -309,7 +305,7 @@ class Variant(Task):
         "What the column `settings` says, as JSON."
         return json.dumps(dict(panel=self.panel, variant=self.variant, **self.train, **self.options, **self.change))
 
-    def fit(self, head, ds, *config, **how):
+    def fit(self, head, ds):
         "`training.fit` after the change. Raises what it raises."
         change = self.change
         if "edges" in change: ds = ds.limit(change["edges"])
@@ -320,7 +316,7 @@ class Variant(Task):
         if "inputs" in change: head.standardize = False
         if change.get("inputs") == "unit length": head.standardizer = UnitLength(head.dim)
         with patch.object(training, "rank_loss", nearest_loss) if change.get("nearest") else nullcontext():
-            return training.fit(head, ds, *config, **how)
+            return training.fit(head, ds, self.training, progress=False)
 
 # %% ../nbs/08_ablations.ipynb #084f0f70
 def variants(
@@ -347,29 +343,6 @@ def variants(
             settings = base["train"] | how.get("train", {}), base["options"] | options
             found += [Variant(dataset, head, seed, scale, *settings, **own) for seed in range(seeds)]
     return sorted(found, key=lambda variant: (variant.seed, variant.panel != "base"))
-
-# %% ../nbs/08_ablations.ipynb #d48eb62b
-def _fit(variant, run):
-    "A row, by the runner's own hands but for the step from a fresh head to a trained one"
-    with patch.object(runner, "fit", variant.fit): row = runner._fit(variant, run)
-    return row | dict(settings=variant.settings)
-
-
-def run_variants(
-    plan: list, # of `Variant`
-    store: Store, # with the columns `SEARCH`; what is in it is not done again
-    jobs: int = 1, # processes
-    retry: bool = False, # fit again what failed before
-    progress: bool = True, # show a bar with the time left
-):
-    "Fit what is not in the store yet. It can be stopped at any moment and started again."
-    done = store.keys(failed=not retry)
-    todo = list({variant.key: variant for variant in plan if variant.key not in done}.values())
-    bar = tqdm(finished(partial(_fit, run=uuid4().hex), todo, jobs), total=len(todo), unit="fit", disable=not progress)
-    for variant, row in bar:
-        failed = dict(zip(runner.KEY, variant.key)) | dict(settings=variant.settings, error=repr(row))
-        store.append(failed if isinstance(row, Exception) else row)
-        bar.set_postfix_str(f"{variant.dataset} {variant.panel}", refresh=False)
 
 # %% ../nbs/08_ablations.ipynb #056646be
 @call_parse
@@ -400,7 +373,7 @@ def main(
         done = len(set(plan) & store.keys(failed=not retry))
         print(f"{dataset}: {len(plan)} fits, {done} of them done before", flush=True)
         if dry: continue
-        try: ablations.run_variants(list(plan.values()), store, jobs or joblib.cpu_count(), retry)
+        try: run_grid(list(plan.values()), store, jobs or joblib.cpu_count(), retry)
         except KeyboardInterrupt:
             raise SystemExit(f"\nstopped; {store.path} has what was finished, the same command goes on there") from None
     rows = store.rows()

@@ -17,8 +17,6 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import training
-from .baselines import make_head
 from .directed import DirectedDataset
 from .heads import BregmanHead
 from .icnn import ICNN
@@ -178,10 +176,8 @@ def trained(
     ds: DirectedDataset, # its dataset
 ): # the head, in evaluation mode
     "The head of a row of the study, fitted again: the same task gives the same head."
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(task.seed)
-        head = make_head(task.head, dim=ds.dim, **task.options)
-    training.fit(head, ds, task.training, progress=False)
+    head = task.make(ds.dim)
+    task.fit(head, ds)
     return head
 
 # %% ../nbs/09_interpretability.ipynb #dcf4ba9a

@@ -34,7 +34,7 @@ from .control import control_metrics, control_scores, matched
 from .evaluation import Scores, score_split, split_metrics
 from .ontology import NAMESPACES
 from .peers import PEERS
-from .training import TrainConfig, fit
+from .training import History, TrainConfig, fit
 from .workers import finished
 
 # %% ../nbs/06a_runner.ipynb #60e1057c
@@ -112,6 +112,21 @@ class Task:
         "(dataset, head, seed, scale, config)"
         return self.dataset, self.head, self.seed, self.scale, self.config
 
+    @property
+    def settings(self) -> str:
+        "What the column `settings` says, as JSON."
+        return json.dumps(self.train | self.options)
+
+    def make(self, dim: int): # of the dataset's vectors
+        "The head before training, the same for the same task; global randomness is left alone."
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return make_head(self.head, dim=dim, **self.options)
+
+    def fit(self, head, ds) -> History:
+        "Train the head. Raises what `fit` raises."
+        return fit(head, ds, self.training, progress=False)
+
     def measure(self, head, ds) -> dict: # further columns of the row, by name
         "What a study wants to know of a trained head besides the metrics of every row: here nothing."
         return {}
@@ -151,7 +166,7 @@ def fit_and_evaluate(
     control: Scores = None, # of the control on this dataset, where they are there already
 ) -> dict: # a row of the store; where the fit failed, without metrics and with the reason in `error`
     "Train and evaluate one head on one thread. The same task gives the same metrics in any process."
-    row = dict(zip(KEY, task.key)) | dict(settings=json.dumps(task.train | task.options), error="")
+    row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -159,17 +174,13 @@ def fit_and_evaluate(
         if ds is None: ds = open_dataset(task.dataset, task.seed, task.scale)
         if control is None and task.split == "test":
             control = _trained_control(ds, task.scale, task.seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(task.seed)
-            head = make_head(task.head, dim=ds.dim, **task.options)
+        head = task.make(ds.dim)
         _peak_memory(reset=True)
-        history = fit(head, ds, task.training, progress=False)
-        row |= dict(seconds=history.seconds, peak_memory_mb=_peak_memory())
+        found = dict(seconds=task.fit(head, ds).seconds, peak_memory_mb=_peak_memory())
         scores = score_split(head, ds, task.split)
-        row |= split_metrics(scores)
-        if control: row |= control_metrics(scores, control, matched(ds))
-        row |= task.measure(head, ds)
-        row["parameters"] = sum(p.numel() for p in head.parameters())
+        found |= split_metrics(scores) | dict(parameters=sum(p.numel() for p in head.parameters()))
+        if control: found |= control_metrics(scores, control, matched(ds))
+        row |= found | task.measure(head, ds)
     except Exception as error:
         row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
     finally:

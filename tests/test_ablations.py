@@ -29,7 +29,6 @@ from rolebregman.ablations import (
     nearest_loss,
     panel_figure,
     panel_rows,
-    run_variants,
     said,
     turned,
     variants,
@@ -39,7 +38,7 @@ from rolebregman.baselines import make_head
 from rolebregman.bregman import bregman_divergence
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import compare
-from rolebregman.runner import KEY, SEARCH, Store, Task
+from rolebregman.runner import KEY, SEARCH, Store, Task, run_grid
 from rolebregman.training import rank_loss
 
 results = Path(__file__).resolve().parents[1] / "results"
@@ -178,7 +177,7 @@ def test_the_loss_is_put_back_also_after_a_failure(monkeypatch):
     monkeypatch.undo()
     failing = Variant("toy", "role_bregman", 0, train=dict(FAST, lr=1e30), panel="negatives", change=dict(nearest=True))
     with pytest.raises(FloatingPointError):
-        failing.fit(make_head("role_bregman", 32), toy_tree(seed=0), failing.training, progress=False)
+        failing.fit(make_head("role_bregman", 32), toy_tree(seed=0))
     assert training.rank_loss is rank_loss
 
 
@@ -191,7 +190,7 @@ def some_variants():
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("ablations") / "rows.csv", SEARCH)
-    run_variants(some_variants(), store, progress=False)
+    run_grid(some_variants(), store, progress=False)
     return store
 
 
@@ -206,26 +205,26 @@ def test_rows(undisturbed):
 
 def test_the_same_rows_from_two_processes(undisturbed, tmp_path):
     store = Store(tmp_path / "rows.csv", SEARCH)
-    run_variants(some_variants()[:3], store, progress=False)
+    run_grid(some_variants()[:3], store, progress=False)
     first = store.path.read_bytes()
-    run_variants(some_variants(), store, jobs=2, progress=False)
+    run_grid(some_variants(), store, jobs=2, progress=False)
     assert store.path.read_bytes().startswith(first)
     ours, theirs = (s.rows().sort_values(KEY, ignore_index=True).drop(columns=CHANGING) for s in (store, undisturbed))
     pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
     before = store.path.read_bytes()
-    run_variants(some_variants(), store, progress=False)
+    run_grid(some_variants(), store, progress=False)
     assert store.path.read_bytes() == before
 
 
 def test_a_failure_is_a_row_and_is_retried_on_request(tmp_path):
     failing = Variant("toy", "role_bregman", 0, train=dict(FAST, lr=1e30), panel="inputs", variant="as they are")
     store = Store(tmp_path / "rows.csv", SEARCH)
-    run_variants([failing], store, progress=False)
+    run_grid([failing], store, progress=False)
     assert "FloatingPointError" in store.rows()["error"][0] and not len(ablation_rows(store.path))
     before = store.path.stat().st_size
-    run_variants([failing], store, progress=False)
+    run_grid([failing], store, progress=False)
     assert store.path.stat().st_size == before
-    run_variants([failing], store, retry=True, progress=False)
+    run_grid([failing], store, retry=True, progress=False)
     assert store.path.stat().st_size > before
 
 

@@ -272,7 +272,7 @@ def test_its_rows_are_those_of_the_main_study(written, tree):
 
 def test_a_failure_is_a_row(tmp_path, monkeypatch):
     monkeypatch.setattr(diagnostics, "measure", lambda *_: 1 / 0)
-    row = diagnostics._fit(Task("toy", "role_bregman", 0, train=FAST), "here")
+    row = runner.fit_and_evaluate(diagnostics.Measured("toy", "role_bregman", 0, train=FAST))
     assert row["error"] == "ZeroDivisionError: division by zero"
 
 
