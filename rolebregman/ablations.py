@@ -27,9 +27,9 @@ from torch.nn import functional as F
 
 from . import runner, training
 from .evaluation import compare
-from .heads import Standardizer
 from .icnn import OUTPUT_GAIN
 from .runner import SEARCH, Store, Task, chosen_settings, run_grid
+from .standardizer import Standardizer
 from .training import rank_loss
 
 # %% ../nbs/08_ablations.ipynb #5c61e9f5
