@@ -23,6 +23,7 @@ from rolebregman.runner import (
     GRID,
     SCALES,
     SEARCH,
+    Scale,
     Store,
     Task,
     chosen_settings,
@@ -34,7 +35,7 @@ from rolebregman.runner import (
     search,
     widened,
 )
-from rolebregman.study import main
+from rolebregman.study import GRADED, graded_study, main
 from rolebregman.tables import findings, narrow_table, paired, paper_results, results_figure, results_table
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=3)
@@ -400,6 +401,28 @@ def test_the_command_that_is_interrupted_says_where_to_go_on(tmp_path, monkeypat
     monkeypatch.setattr("rolebregman.study.run_grid", stop)
     with pytest.raises(SystemExit, match="stopped; .*quick.csv has what was finished"):
         main(datasets="toy", seeds=1, out=tmp_path)
+
+
+def test_graded_rows_are_the_studys_fits_with_their_correlations(tmp_path, monkeypatch):
+    def graded(seed, quiet):
+        ds = DATASETS["toy"](seed, quiet)
+        pairs = np.array([(i, j) for i in range(6) for j in range(6) if i != j])
+        near = -np.square(ds.features[pairs[:, 0]] - ds.features[pairs[:, 1]]).sum(1)
+        ds.graded = pd.DataFrame(dict(source=pairs[:, 0], target=pairs[:, 1], score=near, pos=["N", "V"] * 15,
+                                      random=["test"] * 10 + ["train"] * 20, lexical="test", split="test"))
+        return ds
+    monkeypatch.setitem(DATASETS, "hyperlex/random", graded)
+    monkeypatch.setitem(SCALES, "paper", Scale((), 2, train=FAST))
+    path = tmp_path / "graded.csv"
+    rows = graded_study(path, ["euclidean", "direction_prior"], 2, ["random"], chosen=tmp_path / "none.json",
+                        progress=False)
+    assert (rows["error"] == "").all() and len(Store(path, [*COLUMNS, *GRADED]).rows()) == 4
+    euclidean, prior = (rows[rows["head"] == head] for head in ("euclidean", "direction_prior"))
+    assert np.allclose(euclidean[list(GRADED)], 1)  # the scores are made of its own distance
+    assert (prior["all"] < 0.9).all()
+    plain = run_grid([Task("hyperlex/random", "euclidean", seed, "paper") for seed in (0, 1)],
+                     Store(tmp_path / "plain.csv"), progress=False)
+    assert steady(euclidean.reset_index(drop=True))[plain.columns.drop(CHANGING)].equals(steady(plain))
 
 
 @pytest.mark.parametrize("wrong", [dict(heads="euclid"), dict(datasets="gone"), dict(scale="huge"),
