@@ -64,15 +64,28 @@ PANELS["plain head"] = {
     "direction weight 0.1": dict(train=dict(direction_weight=0.1)), "undirected": _UNDIRECTED,
     **{f"undirected, {name}": how | _UNDIRECTED for name, how in (_USUAL | _INPUTS).items()},
     "not trained": dict(train=dict(epochs=0))}
+_SOFTMAX = dict(loss="softmax", negatives=512)
+PANELS["parts"] = {
+    "as it is": {}, "linear maps": dict(options=dict(maps="linear")),
+    **{f"rank {rank}": dict(options=dict(rank=rank)) for rank in (16, 96)},
+    **{f"{k or 'no'} coordinates": dict(options=dict(extra=k)) for k in (0, 4, 48)},
+    "softmax, 512": dict(train=_SOFTMAX),
+    "softmax, 512, direction weight 3": dict(train=_SOFTMAX | dict(direction_weight=3))}
+PANELS["training"] = {
+    "as it is": {}, "16 negatives": dict(train=dict(negatives=16)), **_INPUTS,
+    **{f"direction weight {w}": dict(train=dict(direction_weight=w)) for w in (3, 10)},
+    "16 negatives, direction weight 3": dict(train=dict(negatives=16, direction_weight=3))}
 PANELS["undirected roles"] = {
     **{roles: _UNDIRECTED | dict(options=dict(roles=roles)) for roles in (*_ROLES, "both")}, "directed": {}}
 
 # %% ../nbs/08_ablations.ipynb #2ba256ea
 OURS = tuple(panel for panel in PANELS if panel not in ("projection", "direction_weight"))
-_BY_DATASET = {"hyperlex/random": OURS, "hyperlex/lexical": ("plain head", "undirected roles"),
-               "sick": ("maps", "inputs", "data", "undirected roles"), "go/cellular_component": ("data",)}
+_BY_DATASET = {"hyperlex/random": OURS, "hyperlex/lexical": ("plain head", "undirected roles", "parts", "training"),
+               "sick": ("maps", "inputs", "data", "undirected roles", "parts", "training"),
+               "snli/dev-as-train": ("parts", "training"), "go/cellular_component": ("data",)}
 _PAPERS = ("hyperlex/random", "hyperlex/lexical", "snli/dev-as-train", "wordnet")
-_HEADS = {"plain head": ("icnn_bregman",), "noise": ("role_bregman", "icnn_bregman"),
+_HEADS = {"plain head": ("icnn_bregman",), "parts": ("directed_bregman",), "training": ("directed_bregman", "mlp"),
+          "noise": ("role_bregman", "icnn_bregman"),
           "data": ("role_bregman", "icnn_bregman", "role_bregman_lowrank", "role_bregman_residual")}
 
 
