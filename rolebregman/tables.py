@@ -120,10 +120,11 @@ def findings(
     if "direction_prior" in means.index and len(means) > 1:
         prior = means.loc["direction_prior", "direction_accuracy"]
         others = means["direction_accuracy"].drop("direction_prior")
-        above = int((others > prior).sum())
+        above, best = int((others > prior).sum()), others.max() - prior
+        how = "is level with it to three digits" if abs(best) < 5e-4 else f"differs by {best:+.3f}"
         said.append(f"The control direction_prior, which never compares the two items, reaches {prior:.3f} in "
                     f"direction; {above} of {len(others)} other heads {'is' if above == 1 else 'are'} above it, the "
-                    f"best differs by {others.max() - prior:+.3f}. Its ranking accuracy is "
+                    f"best {how}. Its ranking accuracy is "
                     f"{means.loc['direction_prior', 'ranking_accuracy']:.3f}.")
     return said
 
@@ -298,7 +299,7 @@ def _on_control(rows, ours, control):
             "direction accuracy is no evidence that a head knows anything about pairs. In ranking the control reaches "
             f"only {_span(ranking.loc[control])}, {ours} {_span(ranking.loc[ours])}."),
         "Where the control is wrong": (
-            f"{ours} gets {_span(mean_table(rows, 'direction_prior_wrong').loc[ours])} of those pairs right, the best "
+            f"{ours} gets {_span(mean_table(rows, 'direction_prior_wrong').loc[ours])} of those pairs right (a coin one half), the best "
             f"head {_span(table['best, control wrong'])}. On matched pairs {ours} gets "
             f"{_span(mean_table(rows, 'direction_matched').loc[ours])}, the control "
             f"{_span(table['control, matched'])}.")}
