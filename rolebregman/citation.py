@@ -30,6 +30,7 @@ from .datasets import DirectedDataset, Report, load_dataset
 from .evaluation import filtered_ranks, rank_metrics
 from .runner import DATASETS, GRID, SEARCH, Store, Task, chosen_settings, run_grid
 from .tables import mean_table, paired
+from .whole_files import write_whole
 
 # %% ../nbs/10_ogb.ipynb #0566bd58
 def _around(ds, links):
@@ -133,7 +134,7 @@ def choose_settings(
     kept = json.loads(Path(chosen).read_text()) if Path(chosen).exists() else {}
     kept.setdefault("cora", {}).update({head: dict(train=trials[best], options={})
                                         for head, best in zip(heads, scores.argmax(1))})
-    Path(chosen).write_text(json.dumps(kept, indent=1) + "\n")
+    write_whole(chosen, json.dumps(kept, indent=1) + "\n")
     return pd.Series(scores.max(1), heads)
 
 

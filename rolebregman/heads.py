@@ -9,7 +9,6 @@ __all__ = ['ROLES', 'MAPS', 'INITS', 'DistanceHead', 'load_head', 'RoleMap', 'Br
 import json
 import math
 import os
-import tempfile
 from contextlib import nullcontext
 from importlib import import_module
 from numbers import Integral
@@ -26,6 +25,7 @@ from . import __version__
 from .blocks import in_blocks
 from .icnn import ICNN, compiled
 from .standardizer import Standardizer
+from .whole_files import write_whole
 
 # %% ../nbs/02_heads.ipynb #890f7235
 _PAIRS = {"cpu": 1 << 11}  # pairs evaluated at once by the blocked all-pairs form, by what fits a cache
@@ -219,26 +219,14 @@ class DistanceHead(nn.Module):
                  "dtype": str(self.standardizer.mean.dtype).removeprefix("torch."), "rolebregman": __version__}
         text = json.dumps(about, indent=2, default=lambda value: value.tolist()) + "\n"  # NumPy's numbers as plain ones
         state = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
-        _replace(folder / "model.safetensors", lambda path: save_file(state, path, metadata={"format": "pt"}))
-        _replace(folder / "config.json", lambda path: path.write_text(text))
+        write_whole(folder / "model.safetensors", lambda path: save_file(state, path, metadata={"format": "pt"}))
+        write_whole(folder / "config.json", text)
         return folder
 
 # %% ../nbs/02_heads.ipynb #103b6178
 def _check_finite(state: dict, what: str):
     for name, tensor in state.items():
         if not tensor.isfinite().all(): raise ValueError(f"{what}: {name} holds a NaN or an infinity")
-
-
-def _replace(path: Path, write):
-    "Let `write` make a file beside `path`, then move it there in one step"
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        write(Path(name))
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def load_head(

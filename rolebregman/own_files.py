@@ -187,14 +187,14 @@ def put(
     if str(out) == "-":
         write(sys.stdout.buffer if binary else sys.stdout)
         return sys.stdout.flush()
-    from rolebregman.heads import _replace
+    from rolebregman.whole_files import write_whole
 
     def fill(path):
         how = dict(mode="wb") if binary else dict(mode="w", encoding="utf-8", newline="")
         with open(path, **how) as file: write(file)
 
     Path(out).parent.mkdir(parents=True, exist_ok=True)
-    _replace(Path(out), fill)
+    write_whole(Path(out), fill)
 
 
 def _plain(value):

@@ -17,9 +17,10 @@ from fastcore.basics import patch
 from filelock import FileLock
 from torch import Tensor
 
-from .engines import Faiss, described, faiss, put, put_text, sweep, take, to_disk
+from .engines import Faiss, described, faiss, put, sweep, take, to_disk
 from .heads import DistanceHead, load_head
 from .nearest import GROUP, Nearest, as_array
+from .whole_files import write_whole
 
 # %% ../nbs/11_retrieval.ipynb #79427a3a
 class TargetIndex(Nearest):
@@ -282,7 +283,7 @@ def _write(self: TargetIndex, folder: Path):
     about = {"class": type(self).__name__, "count": len(self), "fingerprint": self.fingerprint, "backend": self.backend,
              "factory": self.factory, "tune": self.tune, "files": files,
              "lift": None if self.engine is None else [self.engine.scale, self.engine.floor]}
-    put_text(folder / "index.json", json.dumps(about, indent=1) + "\n")
+    write_whole(folder / "index.json", json.dumps(about, indent=1) + "\n")
     sweep(folder, {head.name, *(entry["file"] for entry in files.values())})
 
 

@@ -35,6 +35,7 @@ from .evaluation import Scores, score_split, split_metrics
 from .ontology import NAMESPACES
 from .peers import PEERS
 from .training import History, TrainConfig, fit
+from .whole_files import write_whole
 from .workers import finished
 
 # %% ../nbs/06a_runner.ipynb #60e1057c
@@ -378,7 +379,7 @@ def search(
     kept = json.loads(chosen.read_text()) if chosen.exists() else {}
     kept.setdefault(dataset, {}).update({head: settings(head, best[head]) for head in heads})
     chosen.parent.mkdir(parents=True, exist_ok=True)
-    chosen.write_text(json.dumps(kept, indent=1) + "\n")
+    write_whole(chosen, json.dumps(kept, indent=1) + "\n")
     def at_end(name, value): return value in (AXES[name][0], AXES[name][-1])
     return pd.DataFrame([dict(
         head=head, **dict(zip(AXES, trial)), score=scores[head][trial], trials=len(scores[head]),

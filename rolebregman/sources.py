@@ -29,6 +29,7 @@ import pooch
 import requests
 from filelock import FileLock
 from .catalogue import SOURCES, Place, RawFile, Source
+from .whole_files import write_whole
 
 # %% ../nbs/03a_sources.ipynb #d724c3c0
 _all_ = ["SOURCES", "Place", "RawFile", "Source"]
@@ -222,7 +223,7 @@ def _accept_by_hand(source, say):
     for file in source.files:
         path = cached_path(source, file)
         if file.sha256 is None and path.is_file() and path.stat().st_size and not _noted(path):
-            _note(path).write_text(found := sha256(path))
+            write_whole(_note(path), found := sha256(path))
             say(f"{path} has no known checksum; what you put there has sha256 {found}, which is kept from now on")
 
 def _fill(source, say, quiet):
@@ -261,7 +262,7 @@ def _take(source, place, missing, quiet, say):
             _extract(delivered[address], urlsplit(address).path, member, file, content)
             final.parent.mkdir(parents=True, exist_ok=True)
             if file.sha256 is None:
-                _note(final).write_text(found := sha256(content))
+                write_whole(_note(final), found := sha256(content))
                 if not place.sha256:
                     say(f"{file.name} has no known checksum; this copy has sha256 {found}, which is kept from now on")
             os.replace(content, final)

@@ -451,7 +451,7 @@ def test_a_saver_waits_for_another(tmp_path, monkeypatch):
     "The second starts where the first stands before its index.json; both come through, and the folder is whole"
     head = make_head("role_bregman", dim=D)
     first, second = (TargetIndex(head, torch.randn(m, D)) for m in (20, 30))
-    write, other = engines.put_text, threading.Thread(target=second.save, args=(tmp_path,))
+    write, other = retrieval.write_whole, threading.Thread(target=second.save, args=(tmp_path,))
 
     def slowly(*args):
         if threading.current_thread() is not other and not other.ident:
@@ -459,7 +459,7 @@ def test_a_saver_waits_for_another(tmp_path, monkeypatch):
             other.join(0.3)
         write(*args)
 
-    monkeypatch.setattr(retrieval, "put_text", slowly)
+    monkeypatch.setattr(retrieval, "write_whole", slowly)
     first.save(tmp_path)
     other.join()
     assert len(TargetIndex.load(tmp_path, verify=True)) == 30
@@ -496,8 +496,9 @@ def test_arrays_are_on_disk_before_the_index_that_names_them(tmp_path, monkeypat
     monkeypatch.setattr(os, "fsync", lambda handle: (done.append("fsync"), sync(handle))[1])
     monkeypatch.setattr(os, "replace", lambda a, b: (done.append(Path(b).name.partition("-")[0]), replace(a, b))[1])
     TargetIndex(make_head("role_bregman", dim=D), torch.randn(20, D)).save(tmp_path)
-    assert done[:4] == ["model.safetensors", "config.json", "fsync", "fsync"]
-    assert done[4::2] == ["fsync"] * 5 and done[5::2] == ["ids", "items", "rows", "centre", "index.json"]
+    head, rest = done[:6], done[6:]
+    assert head == ["fsync", "model.safetensors", "fsync", "config.json", "fsync", "fsync"]
+    assert rest[::2] == ["fsync"] * 5 and rest[1::2] == ["ids", "items", "rows", "centre", "index.json"]
 
 
 def test_another_head_is_refused(tmp_path):
