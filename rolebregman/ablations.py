@@ -79,6 +79,7 @@ PANELS["undirected roles"] = {
     **{roles: _UNDIRECTED | dict(options=dict(roles=roles)) for roles in (*_ROLES, "both")}, "directed": {}}
 
 # %% ../nbs/08_ablations.ipynb #2ba256ea
+# The panels that the paper does not have
 OURS = tuple(panel for panel in PANELS if panel not in ("projection", "direction_weight"))
 _BY_DATASET = {"hyperlex/random": OURS, "hyperlex/lexical": ("plain head", "undirected roles", "parts", "training"),
                "sick": ("maps", "inputs", "data", "undirected roles", "parts", "training"),
@@ -128,7 +129,7 @@ def panel_rows(
     return found.iloc[np.argsort(order.to_numpy(), kind="stable")].reset_index(drop=True)
 
 # %% ../nbs/08_ablations.ipynb #46d594f9
-METRICS = ("ranking_accuracy", "direction_accuracy")
+METRICS = ("ranking_accuracy", "direction_accuracy")  # what the tables show
 
 
 def differences(
@@ -281,6 +282,7 @@ class UsualWeight(nn.Module):
         self.how, self.gain, self.raw = how, gain, nn.Linear(fan_in, fan_out, bias=False).weight
 
     def forward(self): # (fan_out, fan_in)
+        "The weights, none negative"
         return (F.softplus(self.raw) if self.how == "softplus" else self.raw.clamp(min=0)) / self.gain
 
 
@@ -295,8 +297,8 @@ def with_usual_weights(
     for skip in potential.skips: skip.reset_parameters()
 
 # %% ../nbs/08_ablations.ipynb #ebe18548
-def nearest_loss(positive, negative, margin=1.0):
-    "`rank_loss` against the nearest of each pair's negatives (n, k)"
+def nearest_loss(positive, negative, margin=1.0): # margin > 0
+    "`rank_loss`, a scalar, of distances `positive` (n,) and the nearest of each pair's `negative` (n, k)"
     return rank_loss(positive, negative.amin(1), margin)
 
 # %% ../nbs/08_ablations.ipynb #0d889800
@@ -319,7 +321,7 @@ class Variant(Task):
         return json.dumps(dict(panel=self.panel, variant=self.variant, **self.train, **self.options, **self.change))
 
     def fit(self, head, ds):
-        "`training.fit` after the change. Raises what it raises."
+        "`training.fit` of `head` on `ds` after the change. Raises what it raises."
         change = self.change
         if "edges" in change: ds = ds.limit(change["edges"])
         if "turned" in change: ds = turned(ds, change["turned"])

@@ -48,11 +48,11 @@ class Layer(NamedTuple):
 class Partials(NamedTuple):
     "Derivatives of the entries of a `Layer`, equation (2)"
 
-    slope: Tensor  # s'(b)
-    curvature: Tensor  # s''(b)
-    slope_there: Tensor  # s'(b + t)
-    slope_change: Tensor  # s'(b + t) - s'(b)
-    slope_remainder: Tensor  # s'(b + t) - s'(b) - s''(b) t
+    slope: Tensor  # s'(b), of the shape of `b`
+    curvature: Tensor  # s''(b), of the shape of `b`
+    slope_there: Tensor  # s'(b + t), of the broadcast shape
+    slope_change: Tensor  # s'(b + t) - s'(b), of the broadcast shape
+    slope_remainder: Tensor  # s'(b + t) - s'(b) - s''(b) t, of the broadcast shape
 
 
 def _one_forward_level():
@@ -157,27 +157,27 @@ class Activation:
 
     @classmethod
     def value_formula(cls, a: Tensor) -> Tensor:
-        "s(a), elementwise, without a derivative of its own"
+        "s(a), of the shape of `a`, without a derivative of its own"
         raise NotImplementedError
 
     @classmethod
     def slope_formula(cls, a: Tensor) -> Tensor:
-        "s'(a), likewise"
+        "s'(a), of the shape of `a`, likewise"
         raise NotImplementedError
 
     @classmethod
     def curvature(cls, a: Tensor) -> Tensor:
-        "s''(a)"
+        "s''(a), of the shape of `a`"
         raise NotImplementedError
 
     @classmethod
     def layer_formula(cls, b: Tensor, t: Tensor) -> Layer:
-        "Value and slope at `b`, delta and B of equation (1)"
+        "Value and slope at `b`, delta and B of equation (1) for a displacement `t`; the shapes broadcast"
         raise NotImplementedError
 
     @classmethod
     def partials_formula(cls, b: Tensor, t: Tensor) -> Partials:
-        "The derivatives of equation (2)"
+        "The derivatives of equation (2) at `b` and `b + t`; the shapes broadcast"
         raise NotImplementedError
 
     @classmethod
@@ -190,7 +190,7 @@ class Activation:
     def value(
         cls,
         a: Tensor,  # Any shape
-    ) -> Tensor:  # s(a)
+    ) -> Tensor:  # s(a), of the same shape
         "The activation itself"
         return cls._apply(_Value, cls.value_formula, a)
 
@@ -205,8 +205,8 @@ class Activation:
     @classmethod
     def layer(
         cls,
-        b: Tensor,  # Where the tangent touches
-        t: Tensor,  # Displacement from `b`; broadcasts with it
+        b: Tensor,  # Where the tangent touches, of any shape
+        t: Tensor,  # Displacement from `b`, of a shape that broadcasts with it
     ) -> Layer:  # s(b), s'(b), delta and B of equation (1); B >= 0
         "All that a layer needs: value and slope at `b`, the increment to `b + t`, and what the tangent misses of it"
         return Layer(*cls._apply(_Layer, cls.layer_formula, b, t))
@@ -227,23 +227,26 @@ class Squareplus(Activation):
 
     @classmethod
     def value_formula(cls, a):
+        "`(a + sqrt(a^2 + 4)) / 2`"
         return cls._value_and_root(a)[0]
 
     @classmethod
     def slope_formula(cls, a):
+        "`s(a) / sqrt(a^2 + 4)`"
         return _times(*cls._value_and_root(a))
 
     @classmethod
     def curvature(
         cls,
         a: Tensor,  # Any shape
-    ) -> Tensor:  # s''(a), in (0, 1/4]
+    ) -> Tensor:  # s''(a), in (0, 1/4], of the same shape
         "The second derivative, `2 / (a^2 + 4)^(3/2)`"
         square = a * a + 4
         return 2 / (square * square.sqrt())
 
     @classmethod
     def layer_formula(cls, b, t):
+        "Equation (1) without subtraction of nearly equal numbers, for `b` and `t` of shapes that broadcast"
         (p, over_r0), (q, _) = cls._value_and_root(b), cls._value_and_root(b + t)
         pq = _times(q, p)
         h = _times(_inverse(1 + pq), t)
@@ -252,6 +255,7 @@ class Squareplus(Activation):
 
     @classmethod
     def partials_formula(cls, b, t):
+        "Equation (2) without subtraction of nearly equal numbers, for `b` and `t` of shapes that broadcast"
         c = b + t
         (p, over_r0), (q, over_r1) = cls._value_and_root(b), cls._value_and_root(c)
         pq, slope_there, sum_ = q * p, q * over_r1, p + q
@@ -276,16 +280,18 @@ class Softplus(Activation):
 
     @staticmethod
     def value_formula(a):
+        "`log(1 + exp(a))`"
         return F.softplus(a, threshold=40)
 
     @staticmethod
     def slope_formula(a):
+        "`sigmoid(a)`"
         return torch.sigmoid(a)
 
     @staticmethod
     def curvature(
         a: Tensor,  # Any shape
-    ) -> Tensor:  # s''(a), in (0, 1/4]
+    ) -> Tensor:  # s''(a), in (0, 1/4], of the same shape
         "The second derivative, `sigmoid(a) sigmoid(-a)`"
         return torch.sigmoid(a) * torch.sigmoid(-a)
 
@@ -299,6 +305,7 @@ class Softplus(Activation):
 
     @classmethod
     def layer_formula(cls, b, t):
+        "Equation (1) for `b` and `t` of shapes that broadcast: reflected to `b <= 0`, by its series where `t` is small"
         _, b_, t_, p, q = cls._reflect(*torch.broadcast_tensors(b, t))
         small = t_.abs() < (5040 * torch.finfo(t.dtype).eps) ** (1 / 6)
         near = torch.log1p(p * torch.expm1(t_.clamp(max=cls._LARGE)))
@@ -315,6 +322,7 @@ class Softplus(Activation):
 
     @classmethod
     def partials_formula(cls, b, t):
+        "Equation (2) for `b` and `t` of shapes that broadcast: reflected to `b <= 0`, by its series where `t` is small"
         sign, b_, t_, p, q = cls._reflect(*torch.broadcast_tensors(b, t))
         small = t_.abs() < (480 * torch.finfo(t.dtype).eps) ** (1 / 5)  # this series is shorter by one order
         size = t_.abs().clamp(max=cls._LARGE)
@@ -329,4 +337,4 @@ class Softplus(Activation):
         return Partials(cls.slope_formula(b), cls.curvature(b), torch.sigmoid(b + t), sign * change, sign * rest)
 
 # %% ../nbs/00a_activations.ipynb #67d6f90f
-ACTIVATIONS = {"squareplus": Squareplus, "softplus": Softplus}
+ACTIVATIONS = {"squareplus": Squareplus, "softplus": Softplus}  # what `ICNN` takes, by name

@@ -266,11 +266,12 @@ class DirectionPrior(DistanceHead):
 class Entry(NamedTuple):
     "A line of the registry"
 
-    head: type[DistanceHead]
-    config: dict
-    about: str
+    head: type[DistanceHead]  # the class
+    config: dict  # the arguments that make it this head
+    about: str  # its formula or its idea, in a line
 
 
+# The registry: what `make_head` makes, by name
 HEADS: dict[str, Entry] = {
     "euclidean": Entry(Euclidean, {}, "scaled Euclidean distance"),
     "cosine": Entry(Cosine, {}, "one minus the cosine"),

@@ -32,9 +32,9 @@ class Place:
 @dataclass(frozen=True)
 class Source:
     "A raw file, or a folder of files, with the places that deliver it in the order in which they are tried."
-    name: str
+    name: str                  # what `fetch` and `rolebregman data fetch` take
     title: str                 # what it is, with its release
-    licence: str
+    licence: str               # of the data, with who is to be named
     files: tuple[RawFile, ...]
     places: tuple[Place, ...]
     folder: bool = False       # True where `fetch` returns a folder
@@ -120,7 +120,7 @@ def _read_sums(text):
     return {k: tuple(v) for k, v in out.items()}
 
 _FILES = _read_sums(_sums)
-SOURCES = {}
+SOURCES = {}  # every `Source`, by name
 
 def _add(name, title, licence, *places, unseen=(), note="", folder=False):
     files = _FILES.get(name, ()) + tuple(map(RawFile, unseen)) # `unseen` are files whose checksum is not known

@@ -287,7 +287,7 @@ def load_ogb(name: str = "ogbl-citation2",
 
 # %% ../nbs/03h_citations.ipynb #e974a056
 def ogb_evaluator(name: str = "ogbl-citation2"):
-    "OGB's own Evaluator. Raises `ImportError` that names the extra to install."
+    "OGB's own Evaluator of the dataset `name`. Raises `ImportError` that names the extra to install."
     try:
         from ogb.linkproppred import Evaluator
     except ImportError as e:
@@ -298,7 +298,7 @@ def ogb_evaluator(name: str = "ogbl-citation2"):
 # %% ../nbs/03h_citations.ipynb #7b989401
 @torch.inference_mode()
 def evaluate_ogb(head,                # a `DistanceHead`: encode_source, encode_target, compare
-                 ds: OGBDataset,
+                 ds: OGBDataset,      # from `load_ogb`
                  split: str = "test", # "valid" or "test"
                  batch: int = 64,     # edges scored at once
                  block: int | None = None, # papers encoded at once; by default what fits well into memory

@@ -24,9 +24,11 @@ from . import __version__
 from .own_files import Items
 
 # %% ../nbs/12c_command.ipynb #884fb511
+# The command itself
 app = typer.Typer(name="rolebregman", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
                   help="A distance with a direction: learn it from your own pairs, score, search, explain.",
                   epilog="`rolebregman fit --help` shows the options of `fit` with examples, and so on.")
+# Its sub-command `data`
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The benchmarks and their raw files.")
 app.add_typer(data, name="data")
 
@@ -93,7 +95,7 @@ _OPTIONS = re.compile(r"\b(source|target|label|min_label|ids|id_column|texts|enc
 
 
 def in_words(
-    error: Exception,
+    error: Exception,  # what was raised
 ) -> str:  # its message; of an error that the library did not foresee also its kind, and a hint
     "What a fault says to who typed a command."
     if isinstance(error, OSError) and error.filename and error.strerror: text = f"{error.filename}: {error.strerror}"
@@ -154,9 +156,9 @@ def _record(head):
 def items_of(
     head: Path,  # folder of a head
     vectors: Path | None = None,  # with `ids`, `texts` and `id_column` as in `Items`: what is said now
-    ids: Path | None = None,
-    texts: Path | None = None,
-    id_column: str | None = None,
+    ids: Path | None = None,  # ids of the rows
+    texts: Path | None = None,  # texts to encode
+    id_column: str | None = None,  # column of the ids
 ) -> Items:
     "Where vectors come from: as said now, else as said to `fit`. Raises `typer.BadParameter` where neither was said."
     record = _record(head)

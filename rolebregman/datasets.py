@@ -32,6 +32,7 @@ _all_ = ["DirectedDataset", "Report", "toy_tree", "load_go", "load_hyperlex", "l
          "load_citation", "load_ogb"]
 
 # %% ../nbs/04_datasets.ipynb #57043d9d
+# What `load_dataset` calls, by name
 LOADERS = dict(hyperlex=load_hyperlex, wordnet=load_wordnet, sick=load_sick, snli=load_snli, go=load_go,
                cora=partial(load_citation, "cora"), cora_ml=partial(load_citation, "cora_ml"),
                citeseer=partial(load_citation, "citeseer"), toy=toy_tree,
@@ -205,6 +206,7 @@ def _note_oddities(ds):
         ds.report["kept"]["pairs in both directions"] = int(both)
 
 # %% ../nbs/04_datasets.ipynb #15cb2e86
+# What `rolebregman data list` lists: names and options of `load_dataset`
 LISTED = ("hyperlex", "hyperlex split=lexical", "wordnet", "wordnet instances=True closure=True", "sick", "snli",
           "snli variant=dev-as-train", "go", "cora", "cora_ml", "citeseer", "ogbl-citation2", "toy")
 
@@ -221,7 +223,7 @@ def _parse(spec):
     return name, {k: value(v) for k, _, v in (o.partition("=") for o in options)}
 
 # %% ../nbs/04_datasets.ipynb #86901bd2
-def describe(ds: DirectedDataset,
+def describe(ds: DirectedDataset,         # the dataset
              spec: str | None = None # the name to show; default: its own
             ) -> dict:
     "What the listing shows of a dataset: sizes, dimension, source, licence, what was dropped and why."

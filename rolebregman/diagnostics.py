@@ -27,11 +27,13 @@ from .runner import SEARCH, Store, Task, chosen_settings, run_grid
 from .training import preference_rate
 
 # %% ../nbs/09a_interpretability_table.ipynb #cf955c03
+# Columns of the gap's percentiles
 GAPS = [f"gap_{q}" for q in (5, 25, 50, 75, 95)]
+# Columns of the store of this notebook
 INTERPRET = [*SEARCH, *GAPS, "hessian_trace", "trace_before", "top_eigenvalue", "least_eigenvalue", "quadratic_ratio",
              "convexity_share", "direction_frozen", "direction_items", "rho_distance", "rho_gap", "rho_gap_positive",
              "case_forward", "case_reverse"]
-CASE = ("celery", "food")
+CASE = ("celery", "food")  # the paper's case study
 _MOST = 200 # targets whose whole Hessian is taken
 
 
@@ -91,7 +93,7 @@ class Measured(Task):
     "A fit of the study, with the measures of its head."
 
     def measure(self, head, ds) -> dict: # the columns of `INTERPRET` that are in no other store
-        "`measure`, and the curvature that the head began with."
+        "`measure` of `head` on `ds`, and the curvature that the head began with."
         found = measure(head, ds, self.split)
         if isinstance(head, BregmanHead):
             fresh = self.make(ds.dim).fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
@@ -110,9 +112,10 @@ def interpretability_rows(
     return rows.sort_values("dataset", key=lambda names: names.map(place), kind="stable", ignore_index=True)
 
 # %% ../nbs/09a_interpretability_table.ipynb #289b7613
-TABLE = ("icnn_bregman", "role_bregman")
+TABLE = ("icnn_bregman", "role_bregman")  # the heads of the paper's table
+# The heads that can tell a direction
 ASYMMETRIC = tuple(name for name, entry in HEADS.items() if not entry.head.symmetric)
-STUDIED = ("hyperlex/random", "wordnet", "go/cellular_component")
+STUDIED = ("hyperlex/random", "wordnet", "go/cellular_component")  # datasets of this notebook
 
 
 def tasks(
@@ -157,12 +160,13 @@ def main(
     print(f"{len(rows)} rows in {out}, {(rows['error'] != '').sum()} failed")
 
 # %% ../nbs/09a_interpretability_table.ipynb #ab944c94
+# The paper's figures
 PAPER = pd.DataFrame([
     ("hyperlex", "icnn_bregman", 0.0001, 0.3358, np.nan), ("hyperlex", "role_bregman", -0.6127, 0.9124, 42.1213),
     ("wordnet", "icnn_bregman", -0.1434, 0.781, np.nan), ("wordnet", "role_bregman", -0.7439, 0.849, 94.7032),
     ("go", "icnn_bregman", -0.7, 0.916, np.nan), ("go", "role_bregman", -1.9039, 0.936, 83.0153)],
     columns=["dataset", "head", "gap_mean", "forward_preferred_rate", "hessian_trace"])
-PAPER_CASE = dict(case_forward=0.16, case_reverse=1.93)
+PAPER_CASE = dict(case_forward=0.16, case_reverse=1.93)  # the paper's distances of `CASE`
 
 
 def beside_paper(
@@ -185,6 +189,7 @@ def beside_paper(
 
 # %% ../nbs/09a_interpretability_table.ipynb #6d861d55
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#777777"
+# What figures call the datasets
 TITLES = {"hyperlex/random": "HyperLex", "wordnet": "WordNet", "go/cellular_component": "GO, cellular components"}
 
 

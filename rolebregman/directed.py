@@ -45,7 +45,7 @@ def _say(value):
     return f"{value:,}" if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else str(value)
 
 # %% ../nbs/03d_directed.ipynb #1e8324df
-PARTS = ("train", "valid", "test")
+PARTS = ("train", "valid", "test")  # of a split
 
 @dataclass(eq=False, repr=False)
 class DirectedDataset:
@@ -80,9 +80,13 @@ class DirectedDataset:
         return self.nodes["id"].iloc[int(row)]
 
     @property
-    def num_nodes(self) -> int: return self.features.shape[0]
+    def num_nodes(self) -> int:
+        "How many items there are, n"
+        return self.features.shape[0]
     @property
-    def dim(self) -> int: return self.features.shape[1]
+    def dim(self) -> int:
+        "Width d of the vectors"
+        return self.features.shape[1]
 
     def codes(self,
               edges: np.ndarray # int64 (m, 2)
@@ -257,7 +261,7 @@ def split_edges(edges: np.ndarray,                    # int (m, 2), unique
                 seed: int = 0,
                 fractions: tuple = (0.8, 0.1, 0.1),   # train, valid, test
                 order: np.ndarray | None = None       # (n,) rank of each row: edges are sorted by it before the draw
-               ) -> dict[str, np.ndarray]:            # "train", "valid", "test"
+               ) -> dict[str, np.ndarray]:            # int64 (., 2) for "train", "valid", "test"
     """Random split over edges that depends on the seed and on the set of edges, not on the order they come in.
 
     Raises `ValueError` where a part with a fraction above 0 would get no edge."""
@@ -276,7 +280,7 @@ def split_nodes(edges: np.ndarray,                    # int (m, 2), unique
                 seed: int = 0,
                 fractions: tuple = (0.8, 0.1, 0.1),   # train, valid, test: shares of the edges that are kept
                 order: np.ndarray | None = None       # (n,) rank of each row
-               ) -> tuple[dict[str, np.ndarray], np.ndarray]: # "train", "valid", "test"; the edges between parts
+               ) -> tuple[dict[str, np.ndarray], np.ndarray]: # (., 2) for "train", "valid", "test"; the edges between
     """Random split over nodes: no node of one part has an edge in another. Depends on the seed and the set of edges.
 
     Raises `ValueError` where a part with a fraction above 0 would get no edge."""
@@ -299,10 +303,10 @@ def split_nodes(edges: np.ndarray,                    # int (m, 2), unique
 # %% ../nbs/03d_directed.ipynb #f7c940b3
 def split_by(split: str,                          # "edge" or "node"
              edges: np.ndarray,                   # int (m, 2), unique
-             seed: int = 0,
+             seed: int = 0,                       # of the draw
              fractions: tuple = (0.8, 0.1, 0.1),  # train, valid, test
              order: np.ndarray | None = None      # (n,) rank of each row
-            ) -> tuple[dict[str, np.ndarray], np.ndarray]: # "train", "valid", "test"; the edges of no part
+            ) -> tuple[dict[str, np.ndarray], np.ndarray]: # (., 2) for "train", "valid", "test"; those of no part
     "The split of that name. Raises `ValueError` for another name, and where a part would get no edge."
     if split == "edge":
         return split_edges(edges, seed, fractions, order), np.empty((0, 2), np.int64)
@@ -312,7 +316,7 @@ def split_by(split: str,                          # "edge" or "node"
 
 # %% ../nbs/03d_directed.ipynb #9fc43422
 @patch
-def full_sources(self: DirectedDataset) -> np.ndarray: # rows, sorted
+def full_sources(self: DirectedDataset) -> np.ndarray: # rows, int64 (s,), sorted
     "Sources of edges for which no negative exists: each candidate of the pool is a positive of theirs, or themselves."
     positives = self.positives
     whole = len(self.pool) == self.num_nodes

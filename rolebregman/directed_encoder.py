@@ -32,7 +32,7 @@ class RoleHead(Module):
         self.head = head
 
     def forward(self, features: dict, **kwargs) -> dict:
-        "The features as they are"
+        "The features as they are, with their `sentence_embedding` (n, d); what else is passed (`kwargs`) is not used"
         return features
 
     def get_embedding_dimension(self) -> int:
@@ -40,12 +40,12 @@ class RoleHead(Module):
         return self.head.dim
 
     def save(self, output_path: str, *args, **kwargs):
-        "Write the head's own files"
+        "Write the head's own files to `output_path`; further `args` and `kwargs` are not used"
         self.head.save_pretrained(output_path)
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs) -> "RoleHead":
-        "Read them, from a folder or from the Hub"
+        "Read them from `subfolder` of `model_name_or_path`, a folder or a name on the Hub; `kwargs` go to the download"
         known = ("token", "cache_folder", "revision", "local_files_only")
         where = {name: kwargs[name] for name in known if name in kwargs}
         return cls(load_head(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **where)))
@@ -56,7 +56,8 @@ class DirectedEncoder(SentenceTransformer):
 
     Make one with `DirectedEncoder.join(model, head)`, or read a saved one with `DirectedEncoder("folder")`. The first
     argument of a similarity is the source (query), the second the target (document). Raises `ValueError` where the
-    widths of encoder and head differ, or where the last module is no `RoleHead`.
+    widths of encoder and head differ, or where the last module is no `RoleHead`. `args` and `kwargs` are those of
+    `SentenceTransformer`.
     """
     _similarity_fn_name = None  # what the base class asks for
 

@@ -66,7 +66,7 @@ class VectorCache:
         self._run(lambda db: db.executemany("insert or ignore into vectors values (?, ?)", rows))
 
 # %% ../nbs/03b_encoders.ipynb #3abcc877
-def check_vectors(vectors,              # what an encoder returned
+def check_vectors(vectors,              # (n, d), what an encoder returned
                   texts: Sequence[str], # the n texts that it was given
                   name: str             # of the encoder, for the message
                  ) -> np.ndarray:       # float32 (n, d)

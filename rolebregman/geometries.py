@@ -109,12 +109,12 @@ class MaxAffineBregman(DistanceHead):
         return affine
 
     def source(self, x: Tensor) -> Tensor:
-        "`log p`, or the K functions at temperature 0, `(..., d) -> (..., K)`"
+        "`log p` of `x`, or the K functions at temperature 0, `(..., d) -> (..., K)`"
         if self.log_temperature is None: return self.map(x)
         return (self.map(x) * (self.gain / self.log_temperature.exp())).log_softmax(-1)
 
     def target(self, y: Tensor) -> Tensor:
-        "`log q`, or the K functions, `(..., d) -> (..., K)`"
+        "`log q` of `y`, or the K functions, `(..., d) -> (..., K)`"
         return self.source(y) if self.log_temperature is None else floored(self.source(y))
 
     def compare(self, u: Tensor, v: Tensor) -> Tensor:

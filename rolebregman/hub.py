@@ -17,6 +17,7 @@ from .directed import DirectedDataset
 from .heads import DistanceHead, load_head
 
 # %% ../nbs/11c_hub.ipynb #988013ce
+# The metrics of a model card, and what it calls them
 SHOWN = dict(ranking_accuracy="ranking accuracy", direction_accuracy="direction accuracy",
              mrr="mean reciprocal rank among the sampled candidates", auc="area under the ROC curve")
 
@@ -124,20 +125,22 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
         self.head, self.card = head, card
 
     def forward(self, x, y):
-        "The head's distance `(...)` of `(..., d)` and `(..., d)`"
+        "The head's distance `(...)` from `x` to `y`, `(..., d)` both"
         return self.head(x, y)
 
     def _save_pretrained(self, save_directory: Path):
         self.head.save_pretrained(save_directory)
 
     def generate_model_card(self, *args, **kwargs) -> ModelCard:
-        "The card that was given"
+        "The card that was given; `args` and `kwargs`, which `huggingface_hub` passes, are not used"
         return self.card or super().generate_model_card(*args, **kwargs)
 
     @classmethod
     def from_pretrained(cls, name, *, revision=None, token=None, cache_dir=None, local_files_only=False,
                         force_download=False) -> "HubHead":
-        "Read a head from a folder or a repository"
+        """Read a head from `name`, a folder or a repository of the Hub.
+
+        `revision`, `token`, `cache_dir`, `local_files_only` and `force_download` are those of `hf_hub_download`."""
         folder = Path(name)
         if not folder.is_dir():
             files = ["config.json", "model.safetensors", "README.md"]

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from .activations import ACTIVATIONS
 
 # %% ../nbs/01_icnn.ipynb #b7f50066
-HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)  # types in which sums are computed in float32
 
 
 def _full(x: Tensor) -> Tensor:
@@ -43,6 +43,7 @@ class NonNegativeWeight(nn.Module):
         self.raw = nn.Parameter(entries + torch.log(-torch.expm1(-entries)))  # the inverse of softplus
 
     def forward(self) -> Tensor:  # (fan_out, fan_in)
+        "The weights, all positive"
         return F.softplus(_full(self.raw)) / self.fan_in
 
 # %% ../nbs/01_icnn.ipynb #141f0b8e
@@ -187,7 +188,7 @@ class ICNN(nn.Module):
         return self.strong_convexity * self.dim + sum((c * (j * j).sum(-1)).sum(-1) for c, j in self._curvatures(v))
 
 # %% ../nbs/01_icnn.ipynb #b9f33af2
-log = logging.getLogger("rolebregman")
+log = logging.getLogger("rolebregman")  # where the library says what it does otherwise than asked
 
 
 class compiled:

@@ -46,6 +46,7 @@ def small(
                            pool=np.unique(place[chosen[:, 1]]))
 
 # %% ../nbs/11b1_joint.ipynb #5bede04b
+# What is compared: the encoder's own cosine, the head on frozen vectors, the same with more epochs, and both learning
 ARMS = ("cosine", "head alone", "head longer", "joint")
 
 
@@ -107,7 +108,10 @@ def _row(ds, arm, model, seconds, seed, config, split):
 
 
 def train_joint(model, ds, loss, epochs, encoder_lr, head_lr, batch_size, seed):
-    "The trainer of sentence-transformers on the training edges; `model` is changed in place."
+    """The trainer of sentence-transformers on the training edges of `ds`; `model` is changed in place.
+
+    `loss` is a `DirectedLoss`; `epochs`, `batch_size` and `seed` are the trainer's, `encoder_lr` and `head_lr` the step
+    sizes of the two parts."""
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from transformers import PrinterCallback
 

@@ -30,7 +30,7 @@ class HeadInteraction(Interaction):
         self.start = {name: value.detach().clone() for name, value in head.state_dict().items()}
 
     def forward(self, h, r, t):
-        "The scores `(...)`; `r` is not used"
+        "The scores `(...)` of heads `h` and tails `t`, `(..., d)` both; `r`, the relation, is not used"
         if h.dim() == t.dim() == 3 and h.shape[1] == t.shape[0] == 1:
             return -self.head.pairwise(h.squeeze(1), t.squeeze(0))
         if h.dim() == t.dim() == 3 and t.shape[1] == h.shape[0] == 1:

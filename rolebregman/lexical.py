@@ -30,6 +30,7 @@ def _word_vectors(vectors, phrases, dim, quiet):
     return read_word_vectors(vectors, wanted) if vectors else load_glove(wanted, dim, trimmed=True, quiet=quiet)
 
 # %% ../nbs/03f_lexical.ipynb #253b4c28
+# The relations of HyperLex; `r-` says that the pair stands the other way round
 HYPERLEX_TYPES = (*(f"hyp-{i}" for i in range(1, 5)), *(f"r-hyp-{i}" for i in range(1, 5)),
                   "syn", "ant", "cohyp", "mero", "no-rel")
 
@@ -273,9 +274,9 @@ def basic_pairs(closure: np.ndarray, # int (k, 2): transitive, no self-pairs
 def split_cones(closure: np.ndarray,   # int (k, 2): transitive, no self-pairs
                 n: int,                # number of nodes
                 non_basic: float = 0.0, # share of the non-basic pairs in training, 0 to 0.9
-                seed: int = 0,
+                seed: int = 0,         # of the draw
                 basic: np.ndarray | None = None # bool (k,); default: the transitive reduction
-               ) -> tuple[dict[str, np.ndarray], np.ndarray]: # "train", "valid", "test"; the pairs of no part
+               ) -> tuple[dict[str, np.ndarray], np.ndarray]: # (., 2) for "train", "valid", "test"; those of no part
     "All basic pairs in training, 5 % of the others in valid and in test, and a share of them in training."
     if not 0 <= non_basic <= 0.9:
         raise ValueError(f"non_basic = {non_basic}, expected a share from 0 to 0.9: 5 % each are valid and test")

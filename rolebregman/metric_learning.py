@@ -22,11 +22,11 @@ class HeadDistance(BaseDistance):
         self.head, self.exact = head, exact
 
     def compute_mat(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor:
-        "All distances, `(n, m)`"
+        "All distances `(n, m)` of the sources `query_emb` (n, d) and the targets `ref_emb` (m, d)"
         return self.head.pairwise(query_emb, ref_emb, exact=self.exact)
 
     def pairwise_distance(self, query_emb: Tensor, ref_emb: Tensor) -> Tensor:
-        "The distance of each query to the reference of the same row, `(n,)`"
+        "The distance `(n,)` of each row of `query_emb` (n, d) to the same row of `ref_emb` (n, d)"
         return self.head(query_emb, ref_emb)
 
 

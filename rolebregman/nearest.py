@@ -96,19 +96,19 @@ class Nearest:
         return _CPU if self.device.type == "cpu" else _GPU
 
     def encode(self, x) -> Tensor:
-        "Items"
+        "Items `x`, `(m, d) -> (m, k)`"
         return self.head.encode_target(x) if self.side == "target" else self.head.encode_source(x)
 
     def encode_query(self, x) -> Tensor:
-        "Queries"
+        "Queries `x`, `(n, d) -> (n, k)`"
         return self.head.encode_source(x) if self.side == "target" else self.head.encode_target(x)
 
     def compare(self, q: Tensor, v: Tensor) -> Tensor:
-        "The head's own distance of encoded query and item, which broadcast"
+        "The head's own distance `(...)` of an encoded query `q` and item `v`, `(..., k)` both, which broadcast"
         return self.head.compare(q, v) if self.side == "target" else self.head.compare(v, q)
 
     def compare_all(self, q: Tensor, v: Tensor) -> Tensor:
-        "The head's own distances of all pairs, (n, m)"
+        "The head's own distances `(n, m)` of all pairs of `q` (n, k) and `v` (m, k)"
         return self.head.compare_all(q, v) if self.side == "target" else self.head.compare_all(v, q).T
 
     def check_head(self):
@@ -123,18 +123,18 @@ class Nearest:
 
 # %% ../nbs/02c_nearest.ipynb #778e1bb1
 def as_array(
-    x,  # A list, an array or a tensor
+    x,  # A list, an array or a tensor of any shape
     name: str,  # What an error calls it
-) -> np.ndarray:
+) -> np.ndarray:  # Of the same shape
     "Anything as an array on the CPU. Raises `ValueError` for what is none"
     try: return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
     except (ValueError, TypeError, RuntimeError) as error: raise ValueError(f"{name}: {error}") from None
 
 
 def as_numbers(
-    x,  # Rows, an array or a tensor
+    x,  # Rows (n, d), an array or a tensor
     name: str,  # What an error calls them
-) -> Tensor:
+) -> Tensor:  # (n, d)
     "Real numbers as a tensor, in any strides and byte order. Raises `ValueError` for others"
     if isinstance(x, Tensor) and not x.is_complex(): return x
     x = as_array(x, name)
@@ -142,7 +142,12 @@ def as_numbers(
     return torch.tensor(x.astype(x.dtype.newbyteorder("="), order="C", copy=False))
 
 
-def check_rows(x: Tensor, name: str, start: int, do: str):
+def check_rows(
+    x: Tensor,  # (n, d)
+    name: str,  # What an error calls them
+    start: int,  # Number of the first row
+    do: str,  # What the error says that one can do
+):
     "Raise for the first row that is not finite, or so large that its square is not"
     size = x.flatten(1).abs().amax(1)
     if (fine := size < 1e18).all(): return
@@ -153,7 +158,7 @@ def check_rows(x: Tensor, name: str, start: int, do: str):
 
 @patch
 def table(self: Nearest, x, name: str):
-    "Raise `ValueError` for what is not rows of the head's width; a list becomes an array"
+    "`x` as rows (n, d), a list as an array. Raises `ValueError`, which calls it `name`, for another width"
     if not hasattr(x, "shape"): x = as_array(x, name)
     if len(x.shape) != 2 or x.shape[1] != self.head.dim:
         raise ValueError(f"{name}: expected rows of width {self.head.dim}, found shape {tuple(x.shape)}")
@@ -269,8 +274,8 @@ def _check_distances(head, d):
 def settle(
     self: Nearest,
     q: Tensor,  # Encoded queries (n, k)
-    s: Tensor,  # From `ask`
-    spare: Tensor,  # From `ask`
+    s: Tensor,  # (n, q + 3), from `ask`
+    spare: Tensor,  # (n,), from `ask`
     j: Tensor,  # Candidates of each, int64 (n, c), -1 for none
     k: int,  # How many are wanted
 ) -> tuple[Tensor, Tensor, Tensor]:  # As `pick`, and the level tau (n,)
@@ -290,9 +295,9 @@ def settle(
 @patch
 def tiles(
     self: Nearest,
-    s: Tensor,  # From `ask`
-    only: Tensor | None,  # Items that count, int64, None for all
-    out: tuple[Tensor, Tensor],  # Pairs that do not count: queries, and places among the items that count
+    s: Tensor,  # (n, q + 3), from `ask`
+    only: Tensor | None,  # Items that count, int64 (c,), None for all
+    out: tuple[Tensor, Tensor],  # Pairs that do not count: queries (p,), and places (p,) among the items that count
 ):  # Yields the first place and bounds (r, n)
     "Lower bounds of one tile of items after another, infinite where a pair does not count; each overwrites the last"
     count, columns, (i, j) = len(self) if only is None else len(only), s.T.contiguous(), out
@@ -321,8 +326,8 @@ def by_products(
     self: Nearest,
     q: Tensor,  # Encoded queries (n, k)
     k: int,  # At most what counts for each
-    only: Tensor | None,  # Items that count, int64, None for all
-    out: tuple[Tensor, Tensor],  # Pairs that do not count: queries, and places among the items that count
+    only: Tensor | None,  # Items that count, int64 (c,), None for all
+    out: tuple[Tensor, Tensor],  # Pairs that do not count: queries (p,), and places (p,) among the items that count
 ) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and items int64 (n, k)
     "The k nearest of each query, by inner products"
     s, spare = self.ask(q)
@@ -346,7 +351,7 @@ def by_products(
 
 @patch
 def pairs_of(self: Nearest, some: Tensor, n: int, out):
-    "The pairs in `out` of some of n queries, numbered as they stand in `some`"
+    "The pairs in `out` of the queries `some` (r,) of `n`, numbered as they stand there"
     at = torch.full((n,), -1, device=some.device)
     at[some] = torch.arange(len(some), device=some.device)
     mine = at[out[0]] >= 0
@@ -367,7 +372,7 @@ def _again(self: Nearest, q, s, level, some, k, only, out):
 # %% ../nbs/02c_nearest.ipynb #9bf18a2e
 @patch
 def by_scan(self: Nearest, q: Tensor, k: int, only: Tensor | None, out: tuple[Tensor, Tensor]):
-    "As `by_products`, by the head's own distance of every pair"
+    "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, by the head's own distance of every pair"
     count, (i, j), best = len(self) if only is None else len(only), out, None
     size = max(k, self.sizes.tile // max(1, len(q)))
     for start in range(0, count, size):

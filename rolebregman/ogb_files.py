@@ -98,6 +98,7 @@ def _prepare(folder, to, quiet, block=50_000):
             np.save(to/f"{part}_negatives.npy", arrays[2].astype(np.int32))
 
 # %% ../nbs/03h0_ogb_files.ipynb #a9b0d2d4
+# Where OGB itself delivers the files
 OGB_ADDRESS = "http://snap.stanford.edu/ogb/data/linkproppred/citation-v2.zip"
 _RAW = ("raw/node-feat.csv.gz", "raw/node_year.csv.gz", "raw/num-node-list.csv.gz",
         "split/time/train.pt", "split/time/valid.pt", "split/time/test.pt")
@@ -234,7 +235,7 @@ def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in 
                         negatives: int = 1000,    # for each of these references
                         dim: int = 128,
                         noise: float = 1.5,       # standard deviation in each coordinate; that of a field's centre is 1
-                        seed: int = 0,
+                        seed: int = 0,            # the same files for the same one
                         quiet: bool = False       # no progress bar
                        ) -> Path:                 # the folder: pass `root` to `load_ogb`
     """Write a made-up citation benchmark, by default of the size of OGBL-Citation2, in exactly its layout.

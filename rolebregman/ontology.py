@@ -101,9 +101,10 @@ def _obo_edges(graph, resolve, live, relations, counts):
     return edges.sort_values(["source", "target", "relation"], ignore_index=True)
 
 # %% ../nbs/03e_ontology.ipynb #6e69fb95
+# The three ontologies of the Gene Ontology
 NAMESPACES = ("biological_process", "cellular_component", "molecular_function")
 
-GO_RELEASE = "2021-12-15"
+GO_RELEASE = "2021-12-15"  # of the file that is read
 
 def _go_source(release):
     "The source of a release of the Gene Ontology; only of the default one is the checksum known"

@@ -44,6 +44,7 @@ def _read_parquet(path):
         raise ValueError(f"{path} has 0 rows; its columns are {list(table.columns)}")
     return table
 
+# Names of the columns of sources and targets that are guessed
 PAIR_COLUMNS = (("source", "target"), ("child", "parent"), ("hyponym", "hypernym"), ("head", "tail"), ("from", "to"),
                 ("citing", "cited"), ("premise", "hypothesis"), ("word1", "word2"), ("sentence1", "sentence2"))
 
@@ -173,8 +174,8 @@ def _check_consistent(found, holds, where):
 
 # %% ../nbs/03c_readers.ipynb #87247834
 def read_scores(pairs: str | Path | pd.DataFrame, # as in `read_pairs`, and so are the other arguments
-                source: str | None = None,
-                target: str | None = None,
+                source: str | None = None,        # column of the sources
+                target: str | None = None,        # column of the targets
                 label: str = "label"              # column of the scores
                ) -> pd.DataFrame:                 # source, target, score, row
     "The score of every pair, whether it holds or not. Self-pairs are left out; of a repeated pair the first is taken."

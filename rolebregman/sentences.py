@@ -190,6 +190,7 @@ def _origin(name, file, path):
             dict(source=file.name, licence="that of your file")) | (dict(sha256=sha256(file)) if file.is_file() else {})
 
 # %% ../nbs/03g_sentences.ipynb #06c27962
+# What annotators say of a pair of sentences
 SNLI_LABELS = ("entailment", "neutral", "contradiction")
 
 def read_snli(path: str | Path,           # .jsonl or .tsv, also as .gz; or the official snli_1.0.zip
@@ -229,6 +230,7 @@ def _read_json_lines(path, member, fields, limit):
     return rows
 
 # %% ../nbs/03g_sentences.ipynb #6660477c
+# Which of its parts are trained on
 SNLI_VARIANTS = ("official", "dev-as-train", "train-sample")
 _SNLI = {"train": ("snli-train", "snli_1.0_train.jsonl"), "dev": ("snli", "snli_1.0_dev.jsonl"),
          "test": ("snli", "snli_1.0_test.jsonl"),

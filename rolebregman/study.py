@@ -21,6 +21,7 @@ from .tables import findings, narrow_table, results_figure
 from .workers import BACKENDS
 
 # %% ../nbs/07_main_results.ipynb #d1399bee
+# The sets of scored pairs, each a column
 GRADED = ("all", "nouns", "verbs", "random test", "lexical test")
 
 
@@ -28,7 +29,7 @@ class Graded(Task):
     "A fit of the study on HyperLex, with Spearman's rho between the annotators' scores and the negated distances."
 
     def measure(self, head, ds) -> dict: # rho in [-1, 1] for each of `GRADED`
-        "What `graded_correlation` says of all scored pairs."
+        "What `graded_correlation` says of `head` on all scored pairs of `ds`."
         x, y = (ds.features[ds.graded[end]] for end in ("source", "target"))
         return graded_correlation(ds, head.score(x, y))
 

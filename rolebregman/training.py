@@ -274,7 +274,9 @@ class History:
         return pd.DataFrame(self.rows).set_index("epoch")
 
     def add(self, epoch: int, rank: float, direction: float, ranking_accuracy: float, direction_accuracy: float):
-        "Append an epoch; it becomes the best one where its score is higher, or where there is nothing to validate on."
+        """Append an epoch: its mean losses `rank` and `direction`, and the validation's `ranking_accuracy` and
+        `direction_accuracy`, in [0, 1]. It becomes the best one where its score is higher, or where there is nothing to
+        validate on."""
         rates = [r for r in (ranking_accuracy, direction_accuracy) if not math.isnan(r)]
         score = sum(rates) / len(rates) if rates else math.nan
         best = max((r["score"] for r in self.rows), default=-math.inf)

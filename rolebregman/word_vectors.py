@@ -68,7 +68,9 @@ class WordVectors:
                              "vectors; there must be one word a vector")
 
     @property
-    def dim(self) -> int: return self.vectors.shape[1]
+    def dim(self) -> int:
+        "Width d of the vectors"
+        return self.vectors.shape[1]
     def __len__(self): return len(self.words)
     def __contains__(self, word): return word in self._row
     def __repr__(self): return f"WordVectors({self.source!r}: {len(self):,} words, {self.dim} dimensions)"
@@ -94,7 +96,7 @@ def spellings(phrases: Iterable[str] # words or phrases
     return out
 
 # %% ../nbs/03b1_word_vectors.ipynb #12f9093f
-def phrase_rows(words: WordVectors,
+def phrase_rows(words: WordVectors,     # the words and their vectors
                 phrase: str
                ) -> list[int] | None: # None where it is not covered
     "The rows whose mean is the vector of a phrase: its own row, or one for each of its parts."
@@ -104,7 +106,7 @@ def phrase_rows(words: WordVectors,
     found = [next((row[s] for s in part if s in row), None) for part in _parts(phrase)]
     return found if found and None not in found else None
 
-def mean_vectors(words: WordVectors,
+def mean_vectors(words: WordVectors,                # the words and their vectors
                  rows: Sequence[Sequence[int]] # n lists of at least one row
                 ) -> np.ndarray:               # float32 (n, d)
     "The mean over each list of rows."

@@ -99,6 +99,7 @@ def _ray(jobs, address):
     finally: ray.shutdown()
 
 
+# Where processes run, by name
 BACKENDS = {"loky": _loky, "dask": _dask, "ray": _ray}
 
 # %% ../nbs/06a0_workers.ipynb #11be1192
