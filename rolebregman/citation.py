@@ -81,7 +81,8 @@ def averaged_features(
     return more
 
 # %% ../nbs/10_ogb.ipynb #b60bcb94
-GRAPHS = ("cora", "cora_ml", "citeseer")
+GRAPHS = ("cora", "cora_ml", "citeseer")  # citation graphs of this study
+# What is appended to a paper's own words: options of `averaged_features`, by the ending of a dataset's name
 FORMS = {"+2hop": {}, "+1hop": dict(hops=1), "+mean": dict(how="mean"), "+out": dict(links="out"),
          "+in": dict(links="in")}
 
@@ -111,10 +112,11 @@ def protocol_metrics(
 class CitationTask(Task):
     "A fit that is measured by the dataset's own protocol too. A worker that gets one knows the datasets of this page."
     def measure(self, head, ds) -> dict:
-        "`protocol_metrics` on the task's split."
+        "`protocol_metrics` of `head` on the task's split of `ds`."
         return protocol_metrics(head, ds, self.split)
 
 
+# Columns of the store of this notebook
 COLUMNS = [*SEARCH, *(f"protocol_{name}" for name in ("mrr", "hits@1", "hits@3", "hits@10"))]
 
 # %% ../nbs/10_ogb.ipynb #da69a71c
@@ -150,6 +152,7 @@ def citation_tasks(
             for dataset in datasets for seed in seeds for head in heads]
 
 # %% ../nbs/10_ogb.ipynb #f05c82d0
+# The heads that judge the forms
 JUDGES = ("cosine", "bilinear", "order", "mlp", "icnn_bregman", "role_bregman_lowrank")
 
 
@@ -172,6 +175,7 @@ def forms_table(
     return rows.groupby("dataset", sort=False)[list(names)].mean().rename(columns=names)
 
 # %% ../nbs/10_ogb.ipynb #84f7b424
+# The datasets of the table
 TABLE = [f"{graph}{form}" for graph in GRAPHS for form in ("", "+2hop")]
 
 

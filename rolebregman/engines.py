@@ -78,7 +78,7 @@ class Faiss:
 
     @classmethod
     def again(cls, name: str, index, serial: np.ndarray, scale: float, floor: float) -> "Faiss":
-        "From what was saved of one"
+        "From what was saved of one: `name` and `index`, the rows' numbers `serial` (n,), `scale` and `floor`"
         engine = cls.__new__(cls)
         engine.name, engine.index, engine.serial = name, index, torch.from_numpy(serial)
         engine.scale, engine.floor = scale, floor
@@ -90,7 +90,7 @@ class Faiss:
         return self.index is None or 2 * len(self.serial) < self.index.ntotal
 
     def lift(self, rows: Tensor) -> tuple[np.ndarray, float]:
-        "Points of equation (1), and the least e^2"
+        "Points (n, q + 1) of equation (1) of the `rows`, and the least e^2"
         t = rows[:, :-3]
         room = 2 * rows[:, -3] - t.square().sum(1) / self.scale**2 - self.floor
         points = torch.cat([t / -self.scale, room.clamp(min=0).sqrt().unsqueeze(1)], 1)
@@ -102,7 +102,7 @@ class Faiss:
         self.serial = torch.cat([self.serial, first + torch.arange(len(rows))])
 
     def add(self, rows: Tensor) -> "Faiss | None":
-        "One with more rows; None where they do not fit or FAISS refuses them, and the index is to be made anew"
+        "One with more `rows` (m, q); None where they do not fit or FAISS refuses them: the index is to be made anew"
         if self.index is None or any(self.lift(some)[1] < 0 for some in rows.split(1 << 16)): return None
         new, self.index = copy(self), None  # FAISS cannot take back what was added
         try:
@@ -120,7 +120,7 @@ class Faiss:
         self,
         s: Tensor,  # Queries (n, q + 3), from `Nearest.ask`
         count: int,  # How many of each
-        only: Tensor | None = None,  # Rows that count, int64, None for all
+        only: Tensor | None = None,  # Rows that count, int64 (c,), None for all
     ) -> Tensor:  # int64 (n, count), -1 for none
         "Rows that may be nearest. Raises `ValueError` where this kind of index cannot leave rows out"
         package, options = faiss(), {}
@@ -177,7 +177,7 @@ def put(
 
 
 def take(
-    folder: Path,
+    folder: Path,  # Of an index
     name: str,  # What is stored
     about: dict,  # From `put`
     verify: bool,  # Also compare the SHA-256
@@ -194,7 +194,7 @@ def take(
 
 
 def described(path: Path) -> dict:
-    "What index.json says. Raises `ValueError` that names it and the entry for what `save` does not write"
+    "What index.json at `path` says. Raises `ValueError` that names it and the entry for what `save` does not write"
     damaged = f"{path} is damaged: copy it again, or save the index anew"
     try: about = json.loads(path.read_text())
     except ValueError as error: raise ValueError(f"{damaged} ({error})") from None
@@ -209,7 +209,7 @@ def described(path: Path) -> dict:
 
 
 def sweep(
-    folder: Path,
+    folder: Path,  # Of an index
     named: set,  # Files and folders that stay
 ):
     "Remove what an older index has left, or one whose saving was killed; nothing that `save` would not write"

@@ -61,11 +61,17 @@ class DistanceHead(nn.Module):
         self.dim, self.config = dim, {"dim": dim, **config}
         self.standardizer = Standardizer(dim)
 
-    def source(self, x: Tensor) -> Tensor:
+    def source(
+        self,
+        x: Tensor,  # (..., d), standardised
+    ) -> Tensor:  # (..., k)
         "What is compared of a source, from its standardised embedding"
         return x
 
-    def target(self, y: Tensor) -> Tensor:
+    def target(
+        self,
+        y: Tensor,  # (..., d), standardised
+    ) -> Tensor:  # (..., k)
         "What is compared of a target, from its standardised embedding"
         return y
 
@@ -165,7 +171,10 @@ class DistanceHead(nn.Module):
         "The target's part"
         raise NotImplementedError(f"{type(self).__name__} has no form as an inner product")
 
-    def from_form(self, z: Tensor) -> Tensor:
+    def from_form(
+        self,
+        z: Tensor,  # (n, m), the sum of the biases less the inner product
+    ) -> Tensor:  # (n, m)
         "The distance, up to rounding, from the sum of the biases less the inner product; it grows with it"
         return z
 
@@ -269,15 +278,24 @@ def load_head(
     return head.eval()
 
 # %% ../nbs/02_heads.ipynb #08ffc15f
+# Which of the two items go through a map: none, both through one, one of them, or each through its own
 ROLES = ("none", "shared", "source", "target", "both")
-MAPS = ("linear", "affine", "lowrank", "residual")
-INITS = ("identity", "same", "independent")
+MAPS = ("linear", "affine", "lowrank", "residual")  # kinds of role map
+INITS = ("identity", "same", "independent")  # how the role maps start
 
 
 class RoleMap(nn.Module):
     "One role map, `(..., d) -> (..., k + extra)`; see `BregmanHead` for the arguments"
 
-    def __init__(self, dim: int, proj_dim: int, kind: str, start: Tensor | None, rank: int, extra: int):
+    def __init__(
+        self,
+        dim: int,  # Width d of the embeddings
+        proj_dim: int,  # Width k without the extra coordinates
+        kind: str,  # One of `MAPS`
+        start: Tensor | None,  # (k, d), the map before training; None for the identity
+        rank: int,  # Inner width of the low-rank and the residual part
+        extra: int,  # Further coordinates, none with 0
+    ):
         super().__init__()
         self.offset = nn.Parameter(torch.zeros(proj_dim)) if kind in ("affine", "lowrank") else None
         if start is not None: start = start.clone()  # two maps may start alike, and then go their own ways
@@ -290,6 +308,7 @@ class RoleMap(nn.Module):
         self.coordinates = _bottleneck(dim, max(rank, extra), extra, bend=True, spread=0.1) if extra else None
 
     def forward(self, x: Tensor) -> Tensor:
+        "Map standardised embeddings `x`, `(..., d) -> (..., k + extra)`"
         u = x if self.start is None else x @ self.start.T
         if self.change is not None: u = u + self.change(x)
         if self.offset is not None: u = u + self.offset

@@ -165,7 +165,7 @@ class Items:
 
     @classmethod
     def recorded(cls, record: dict, folder: Path) -> "Items":
-        "Back from `record`."
+        "Back from `record`, paths as seen from `folder`."
         paths = {k: Path(os.path.normpath(folder / record[k])) for k in ("vectors", "ids", "texts") if record[k]}
         return cls(**{**record, **paths})
 

@@ -221,7 +221,7 @@ def _search(self: TargetIndex, X, k, filter=None, find=None):
 
 @patch
 def by_engine(self: TargetIndex, q, k: int, only, out):
-    "As `by_products`, of what the engine finds"
+    "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, of what the engine finds"
     if self.engine is None or self.engine.index is None: self._renew()
     s, spare = self.ask(q)
     most = int(torch.bincount(out[0]).max()) if len(out[0]) else 0

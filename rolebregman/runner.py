@@ -49,12 +49,14 @@ class Scale:
     heads: tuple = tuple(HEADS) # names from `HEADS`
 
 
+# How much is run, by name
 SCALES = dict(
     quick=Scale(("go/cellular_component",), 3, heads=tuple(head for head in HEADS if head not in PEERS)),
     paper=Scale(("hyperlex/random", "hyperlex/lexical", "sick", "snli/dev-as-train", "wordnet",
                  "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10)),
     full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3))
 
+# What opens a dataset of the study, by name
 DATASETS = {
     **{f"hyperlex/{split}": partial(load_dataset, "hyperlex", split=split) for split in ("random", "lexical")},
     "sick": partial(load_dataset, "sick"),
@@ -125,11 +127,11 @@ class Task:
             return make_head(self.head, dim=dim, **self.options)
 
     def fit(self, head, ds) -> History:
-        "Train the head. Raises what `fit` raises."
+        "Train the head on `ds`. Raises what `fit` raises."
         return fit(head, ds, self.training, progress=False)
 
     def measure(self, head, ds) -> dict: # further columns of the row, by name
-        "What a study wants to know of a trained head besides the metrics of every row: here nothing."
+        "What a study wants to know of a trained head on `ds` besides the metrics of every row: here nothing."
         return {}
 
 
@@ -138,11 +140,12 @@ def _head_config(name, options):
     with torch.random.fork_rng(devices=[]): return make_head(name, dim=384, **json.loads(options)).config
 
 # %% ../nbs/06a_runner.ipynb #a97834be
+# Columns of the store
 COLUMNS = ("dataset head seed scale ranking_accuracy direction_accuracy negative_rate mrr hits@1 hits@3 hits@10 auc "
            "average_precision gap_mean forward_preferred_rate tie_rate direction_prior_wrong direction_matched seconds "
            "peak_memory_mb parameters config commit versions error").split()
-KEY = ["dataset", "head", "seed", "scale", "config"]
-SEARCH = [*COLUMNS, "settings"]
+KEY = ["dataset", "head", "seed", "scale", "config"]  # what a fit is recognised by
+SEARCH = [*COLUMNS, "settings"]  # columns of a store where settings differ
 _TEXT = {"dataset", "head", "scale", "config", "commit", "versions", "error", "settings"}
 
 
@@ -307,9 +310,11 @@ def run_grid(
     return rows.loc[[task.key for task in tasks]].reset_index(drop=True)
 
 # %% ../nbs/06a_runner.ipynb #14e0ed2e
+# The values that the search may go to, by setting
 AXES = dict(lr=(3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1), margin=(0.2, 1.0, 5.0, 25.0),
             weight_decay=(1e-3, 1e-2, 0.1, 1.0, 10.0), width=(0.25, 0.5, 1.0, 2.0, 4.0))
 
+# The settings that it begins with
 GRID = [(lr, margin, decay, 1.0) for lr, margin, decay in product((3e-4, 1e-3, 3e-3), (1.0, 5.0), (0.1,))]
 
 

@@ -43,7 +43,7 @@ class _Wrong(Exception):
 
 # %% ../nbs/03a_sources.ipynb #17b1b379
 def sha256(path: Path) -> str: # 64 hexadecimal digits
-    "The SHA-256 of a file's content."
+    "The SHA-256 of what is in the file `path`."
     with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
