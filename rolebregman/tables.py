@@ -320,5 +320,10 @@ def conclusions(
         f"is {family['negative_rate'].max():g}.")}
     if {"role_bregman", "icnn_bregman"} <= there: said |= _on_maps(rows)
     if {ours, rival} <= there: said |= _on_ours(rows, ours, rival, control)
+    if {ours, "cosine"} <= there:
+        cosine = mean_table(rows, "ranking_accuracy").loc["cosine"]
+        said["Ranking without learning"] = (
+            f"cosine, which learns nothing and has no direction, reaches {_span(cosine)} in ranking. "
+            f"{ours} minus cosine: {_verdicts(rows, ours, 'cosine', 'ranking_accuracy')}.")
     if {ours, control} <= there: said |= _on_control(rows, ours, control)
     return said
