@@ -31,7 +31,7 @@ from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import load_dataset
 from rolebregman.evaluation import evaluate
 from rolebregman.heads import load_head
-from rolebregman.joint import ARMS, run_joint, small
+from rolebregman.joint import ARMS, run_joint, small, train_joint
 from rolebregman.training import direction_loss, rank_loss
 
 WORDS = ["poodle", "dog", "animal", "oak", "tree", "plant", "rose", "cat"]
@@ -227,6 +227,17 @@ def test_a_small_dataset_keeps_what_is_known(toy):
     assert set(few.pool) == set(np.concatenate(list(few.edges.values()))[:, 1])
     rows = {i: n for n, i in enumerate(whole.nodes["id"])}
     assert np.array_equal(few.features, whole.features[[rows[i] for i in few.nodes["id"]]])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_encoder_and_head_both_learn_unless_their_step_is_zero(toy):
+    for steps in ((1e-3, 1e-2), (0.0, 1e-2)):
+        model = model_of(list(toy.nodes["text"]), width=16)
+        parts = [list(part.parameters()) for part in (model[1], model.head)]
+        before = [[p.detach().clone() for p in part] for part in parts]
+        assert train_joint(model, toy, DirectedLoss(model), 1, *steps, batch_size=32, seed=0) is model
+        moved = [any(not torch.equal(*pair) for pair in zip(part, start)) for part, start in zip(parts, before)]
+        assert moved == [steps[0] > 0, True] and not model.training
 
 
 @pytest.mark.filterwarnings("ignore")

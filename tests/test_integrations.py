@@ -65,8 +65,10 @@ def test_a_missing_library_names_the_extra(monkeypatch):
 def test_a_distance_is_the_head(name):
     head, X, Y = some_head(name), 5 * torch.randn(7, DIM), 5 * torch.randn(4, DIM)
     distance = integrations.as_pml_distance(head)
+    assert isinstance(distance, integrations.HeadDistance)
     with torch.no_grad():
         assert torch.equal(distance(X, Y), head.pairwise(X, Y))
+        assert torch.equal(distance.compute_mat(X, Y), head.pairwise(X, Y))
         assert torch.equal(distance(X), head.pairwise(X, X))
         assert torch.equal(distance.pairwise_distance(X[:4], Y), head(X[:4], Y))
     assert {id(p) for p in distance.parameters()} == {id(p) for p in head.parameters()}
@@ -120,6 +122,12 @@ def test_a_head_goes_to_a_folder_and_comes_back(tmp_path, name):
         assert torch.equal(load_head(tmp_path)(X, X.flip(0)), head(X, X.flip(0)))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     assert again.card.data.eval_results[0].metric_value == 0.5
+
+
+def test_a_card_that_was_given_is_the_card():
+    card = integrations.model_card(head := some_head(), {"mrr": 0.5})
+    assert integrations.HubHead(head, card).generate_model_card() is card
+    assert "rolebregman" in str(integrations.HubHead(head).generate_model_card()), "a bare one, from the library's name"
 
 
 def test_what_is_pushed_is_what_is_saved(monkeypatch):
@@ -285,6 +293,17 @@ def test_pykeen_scores_by_the_head_and_trains_it(toy, triples):
     found = RankBasedEvaluator().evaluate(model, triples("test").mapped_triples, batch_size=64, use_tqdm=False,
                                           additional_filter_triples=[triples("train").mapped_triples])
     assert found.get_metric("tail.realistic.inverse_harmonic_mean_rank") > 0.5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_reset_brings_the_given_weights_back(toy, triples):
+    head = some_head()
+    before = [p.detach().clone() for p in head.parameters()]
+    interaction = integrations.HeadInteraction(head)
+    with torch.no_grad():
+        for p in head.parameters(): p.add_(1)
+    interaction.reset_parameters()
+    assert all(torch.equal(p, start) for p, start in zip(head.parameters(), before))
 
 
 @pytest.mark.filterwarnings("ignore")
