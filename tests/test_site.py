@@ -71,16 +71,3 @@ def test_formulas_are_set_by_files_of_the_site(site, pages):
 def test_every_notebook_has_a_page(pages):
     page_name = import_module("processed").page_name
     assert {f"{page_name(p.name)}.html" for p in (root / "nbs").glob("*.ipynb")} <= set(pages)
-
-
-def test_every_public_name_is_documented(pages):
-    symbols = import_module("rolebregman._modidx").d["syms"]
-    assert symbols
-    missing = []
-    for module_name, names in symbols.items():
-        public = getattr(import_module(module_name), "__all__", [])
-        for name, (address, _) in names.items():
-            page, anchor = address.split("#")
-            if name.removeprefix(module_name + ".") in public and anchor not in pages[page].ids:
-                missing.append(name)
-    assert not missing
