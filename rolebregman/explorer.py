@@ -111,8 +111,8 @@ def fit_nouns(
     fit(head, ds, TrainConfig(loss="softmax", negatives=512, lr=2e-3, epochs=epochs, seed=seed), progress=False)
     return head
 
-# %% ../nbs/15_explorer.ipynb #c36ef7d0
-FILE = "explorer_data.js"
+# %% ../nbs/15_explorer.ipynb #a195f76f
+FILE = "explorer_data.js" # what the page reads, beside its script
 
 def _text(numbers):
     "Float32 numbers, little-endian and row by row, in base64"

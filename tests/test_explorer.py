@@ -157,6 +157,15 @@ def test_another_file_of_senses(folder, text):
         explorer.read_senses(folder / "index.sense")
 
 
+def test_fitting_is_repeatable_and_leaves_the_random_state():
+    ds = toy_tree(depth=3, branching=3, dim=8)
+    state = torch.get_rng_state()
+    heads = [explorer.fit_nouns(ds, epochs=2) for _ in range(2)]
+    assert torch.equal(torch.get_rng_state(), state)
+    first, again = (explorer.explorer_data(head, ds) for head in heads)
+    assert first == again and first["width"] == 8 + 16
+
+
 @pytest.fixture
 def trained(monkeypatch, own_cache, folder):
     "`explorer.trained` on the small files; the list counts how often it trains"
