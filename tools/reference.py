@@ -11,7 +11,7 @@ from fastcore.docments import docments
 from nbdev.config import get_config
 from nbdev.doclinks import NbdevLookup
 from nbdev.process import Processor
-from nbdev.showdoc import BasicMarkdownRenderer
+from nbdev.showdoc import BasicMarkdownRenderer, _ext_link
 from processed import doc_base, page_name
 
 COLAB = "https://colab.research.google.com/github"
@@ -103,33 +103,58 @@ def _documentation(cls: type, member: str, function) -> str:
     "What nbdev shows of a method or property"
     bound = isinstance(vars(cls)[member], classmethod)
     renderer = BasicMarkdownRenderer(getattr(cls, member) if bound else function, name=f"{cls.__name__}.{member}")
-    renderer.fn = renderer.nm  # nbdev knows lines by this name
     said = parameters(function, cls)
     for name, parameter in renderer.dm.dm.items(): parameter["docment"] = said.get(name)
     return renderer._repr_markdown_()
+
+
+def line_of(value) -> int:
+    "Where a function or a class begins in its file, decorators aside"
+    lines, start = inspect.getsourcelines(value)
+    return start + next(i for i, line in enumerate(lines) if re.match(r"\s*(class|def) ", line))
+
+
+def _shown_by(cell) -> str:
+    "What a cell documents, as in `show_doc(ICNN.gradient, title_level=4)`"
+    found = re.search(r"^show_doc\(([\w.]+)", cell.source, flags=re.M) if cell.cell_type == "code" else None
+    return found[1] if found else ""
 
 
 class Reference(Processor):
     """The last of nbdev's processors (`procs` in settings.ini) adds to a page what the others leave out.
 
     A link to Colab under the title; the fields of named tuples; at the end the methods and properties that the text
-    has not shown, and the constants. And it sets links right: none inside code, and a name that several modules have
-    leads to the page's own, or else to the library's rather than to the command of that name."""
+    has not shown, and the constants. And it sets links right: to the source of what is shown, where several modules
+    have the name; none inside code; and from a name to the page's own, or else to the library's rather than to the
+    command of that name."""
 
     def begin(self):
         self.page = page_name(self.nb.path_)
         name = modules().get(self.page)
         self.defined = definitions(module := import_module(name)) if name else {}
-        if name: self.nb.cells.extend(self.section(module))
+        cfg = get_config()
+        if name:
+            self.source = f"{cfg.git_url}/blob/{cfg.branch}/{name.replace('.', '/')}.py"
+            self.nb.cells.extend(self.section(module))
         for cell in self.nb.cells:
             if cell.cell_type == "markdown": cell.source = self.links(cell.source)
             for data in (output.get("data", {}) for output in cell.get("outputs", [])):
                 if "text/markdown" in data:
-                    data["text/markdown"] = self.links(self.fields("".join(data["text/markdown"]))).splitlines(True)
-        cfg = get_config()
+                    text = self.title("".join(data["text/markdown"]), _shown_by(cell))
+                    data["text/markdown"] = self.links(self.fields(text)).splitlines(True)
         address = f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{Path(self.nb.path_).name}"
         link = f"[Open in Colab]({address}) ([what to run there first](index.ipynb#in-colab))"
         self.nb.cells.insert(1, mk_cell(link, "markdown", id="colab"))
+
+    def title(self, text: str, name: str) -> str:
+        "The documentation of `name` under its full name, with the link to its source"
+        first, _, member = name.partition(".")
+        value = self.defined.get(first)
+        if member and value: value = members(value).get(member)
+        if not value: return text
+        source = _ext_link(f"{self.source}#L{line_of(value)}", "source", 'style="float:right; font-size:smaller"')
+        pattern = re.compile(r"(\[source\]\(\S*\)\{[^}]*\}\s+)?^(#+ )\S+$", flags=re.M)
+        return pattern.sub(lambda m: f"{source}\n\n{m[2]}{name}", text, count=1)
 
     def fields(self, text: str) -> str:
         "The documentation of a named tuple shows its fields"
@@ -142,12 +167,13 @@ class Reference(Processor):
 
     def section(self, module: ModuleType) -> list:
         "Cells with what the text has not shown"
-        shown = {cell.source.split("show_doc(")[-1].split(")")[0].split(",")[0] for cell in self.nb.cells}
-        docs = [_documentation(cls, member, function) for name, cls in self.defined.items() if inspect.isclass(cls)
+        shown = {_shown_by(cell) for cell in self.nb.cells}
+        more = [(cls, member, function) for name, cls in self.defined.items() if inspect.isclass(cls)
                 for member, function in members(cls).items() if f"{name}.{member}" not in shown]
-        cells = [mk_cell("#| echo: false\n#| output: asis\n") for _ in docs]
-        for cell, doc in zip(cells, docs):
-            data = {"text/markdown": NbdevLookup().linkify(doc).splitlines(True)}
+        asis = "#| echo: false\n#| output: asis\n"
+        cells = [mk_cell(f"{asis}show_doc({cls.__name__}.{member})") for cls, member, _ in more]
+        for cell, what in zip(cells, more):
+            data = {"text/markdown": NbdevLookup().linkify(_documentation(*what)).splitlines(True)}
             cell.outputs = [dict(output_type="display_data", metadata={}, data=data)]
         if said := constants(module):
             text = "\n".join(f'- <a id="{name}"></a>`{name}`: {about}' for name, about in said.items())
