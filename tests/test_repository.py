@@ -1,4 +1,5 @@
 "What the files of the repository must agree on, and what none of them may hold"
+import json
 import re
 import subprocess
 from configparser import ConfigParser
@@ -15,6 +16,19 @@ def test_sidebar_lists_every_notebook_once():
     sidebar = yaml.safe_load((root / "nbs" / "sidebar.yml").read_text())["website"]["sidebar"]["contents"]
     listed = [n for entry in sidebar for n in ([entry] if isinstance(entry, str) else entry["contents"])]
     assert sorted(listed) == sorted(p.name for p in (root / "nbs").glob("*.ipynb"))
+
+
+notebooks = sorted((root / "nbs").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", [p for p in notebooks if p.name != "index.ipynb"], ids=lambda p: p.stem)
+def test_a_notebook_opens_with_what_one_learns_and_ends_with_what_follows(path):
+    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "markdown"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    opening = re.split(r"^## ", "\n".join(texts), flags=re.M)[0]
+    assert re.search(r"\b[Yy]ou will\s+(see|learn|meet)\b", opening), "say before the first section what one learns"
+    linked = set(re.findall(r"\]\(([\w-]+\.ipynb)", texts[-1]))
+    assert linked - {path.name} and linked <= {p.name for p in notebooks}, "say at the end which notebook follows"
 
 
 def test_versions_agree():
