@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rolebregman import engines, retrieval
+from rolebregman import retrieval
 from rolebregman.activations import ACTIVATIONS
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.engines import Faiss, put
