@@ -7,7 +7,8 @@ __all__ = ['write_whole']
 
 # %% ../nbs/01c_whole_files.ipynb #57ef0c35
 import os
-import tempfile
+import secrets
+import shutil
 from pathlib import Path
 
 # %% ../nbs/01c_whole_files.ipynb #f35db1d7
@@ -17,16 +18,21 @@ def write_whole(
 ) -> Path:  # `path`
     """Let `content` fill a file beside `path`, bring it to the disk, and move it to `path` in one step.
 
-    Where `content` raises, its exception goes on, and what was at `path` stays as it was. Raises `OSError` where the
-    folder cannot be written to."""
+    What a link points to is replaced, not the link; a pipe or a device is written to as it is. Where `content` raises,
+    its exception goes on, and what was at `path` stays as it was. Raises `OSError` where the folder cannot be written
+    to."""
     path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    fill = content if callable(content) else lambda file: file.write_text(content, encoding="utf-8", newline="")
+    if path.exists() and not (path.is_file() or path.is_dir()):  # there is nothing to keep, and nothing to move to
+        fill(path)
+        return path
+    final = path.resolve()
+    part = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
+    part.touch(exist_ok=False)  # with the rights that the user gives to new files
     try:
-        if callable(content): content(Path(name))
-        else: Path(name).write_text(content, encoding="utf-8", newline="")
-        with open(name, "rb+") as file: os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    finally: Path(name).unlink(missing_ok=True)
+        if final.is_file(): shutil.copymode(final, part)
+        fill(part)
+        with open(part, "rb+") as file: os.fsync(file.fileno())
+        os.replace(part, final)
+    finally: part.unlink(missing_ok=True)
     return path

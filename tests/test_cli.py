@@ -381,6 +381,25 @@ def test_ctrl_c_leaves_no_half_written_scores(project, tmp_path):
     assert said.splitlines()[-1] == "stopped; no file was left half-written" and "Traceback" not in said
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_and_a_link_are_written_through_and_never_replaced(project, tmp_path):
+    wanted = run("score head pairs.csv", project).stdout
+    os.mkfifo(tmp_path / "pipe")
+    got = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    run(f"score head pairs.csv --out {tmp_path / 'pipe'}", project)
+    reader.join(20)
+    assert got == [wanted] and (tmp_path / "pipe").is_fifo()
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "real.csv").chmod(0o600)
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    run(f"score head pairs.csv --out {tmp_path / 'link.csv'}", project)
+    assert (tmp_path / "link.csv").is_symlink() and (tmp_path / "real.csv").read_text() == wanted
+    assert (tmp_path / "real.csv").stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.csv", "pipe", "real.csv"]
+
+
 def test_ctrl_c_leaves_the_old_head(project, monkeypatch):
     before = {path.name: path.read_bytes() for path in (project / "head").iterdir()}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
