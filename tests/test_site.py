@@ -1,5 +1,6 @@
 "The site as `make site` has built it: links, what its pages load, and whether everything public has its place"
 import re
+from configparser import ConfigParser
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
@@ -71,3 +72,16 @@ def test_formulas_are_set_by_files_of_the_site(site, pages):
 def test_every_notebook_has_a_page(pages):
     page_name = import_module("processed").page_name
     assert {f"{page_name(p.name)}.html" for p in (root / "nbs").glob("*.ipynb")} <= set(pages)
+
+
+def test_every_page_opens_its_notebook_in_colab(pages):
+    config = ConfigParser(delimiters=["="])
+    config.read(root / "settings.ini")
+    about = config["DEFAULT"]
+    base = f"https://colab.research.google.com/github/{about['user']}/{about['repo']}/blob/{about['branch']}/nbs/"
+    page_name = import_module("processed").page_name
+    for path in (root / "nbs").glob("*.ipynb"):
+        page = pages[f"{page_name(path.name)}.html"]
+        assert [link for link in page.links if "colab" in link and "://" in link] == [base + path.name]
+        assert any(link.endswith("#in-colab") for link in page.links), f"{path.name}: what to run there first"
+    assert "in-colab" in pages["index.html"].ids
