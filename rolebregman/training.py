@@ -350,7 +350,7 @@ def fit(
     head: DistanceHead, # trained in place, on the device where it is
     ds: DirectedDataset, # its `train` edges are learned, its `valid` edges choose the epoch
     config: TrainConfig = TrainConfig(), # all settings
-    progress: bool = True, # show a progress bar
+    progress=True, # show a progress bar; or a function that gets the history after each epoch
     compile: bool = False, # use PyTorch's compiler where there is one: half a minute to start, then faster steps
 ) -> History: # what happened, epoch by epoch
     """Train `head` on the edges of `ds`; the head ends in `eval` mode with the weights of the best validation epoch.
@@ -378,7 +378,7 @@ def fit(
     best = {name: value.clone() for name, value in head.state_dict().items()}
     size = config.batch_size or min(512, max(16, edges // 10))
     bar = tqdm(range(1, config.epochs + 1 if trainable else 1), desc=type(head).__name__, unit="epoch",
-               disable=not progress)
+               disable=not progress or callable(progress))
     for epoch in bar:
         head.train()
         total = 0
@@ -389,6 +389,7 @@ def fit(
         losses = (total / edges).tolist()
         history.add(epoch, *losses, *validate(epoch))
         bar.set_postfix(loss=f"{sum(losses):.3f}", valid=f"{history.rows[-1]['score']:.3f}")
+        if callable(progress): progress(history)
         if history.best_epoch == epoch: best = {name: value.clone() for name, value in head.state_dict().items()}
         if config.patience and epoch - history.best_epoch >= config.patience: break
     if not all(value.isfinite().all() for value in best.values()):

@@ -50,6 +50,12 @@ def trained(name="role_bregman", ds=None, **settings):
     return head, fit(head, ds, replace(FAST, **settings), progress=False)
 
 
+def test_progress_may_be_a_function_of_the_history():
+    ds, seen = toy_tree(depth=4, dim=8), []
+    history = fit(make_head("role_bregman", dim=8), ds, FAST, progress=lambda h: seen.append((len(h), h.rows[-1])))
+    assert seen == list(enumerate(history.rows))[1:]
+
+
 # Sampling
 
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
