@@ -250,7 +250,7 @@ def examples(self: DirectedDataset,
 # %% ../nbs/03d_directed.ipynb #6048482d
 def _in_order(edges, order, fractions):
     "The edges sorted by the rank of their source, then of their target; the fractions checked"
-    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9 or not fractions[0]:
+    if not (len(fractions) == 3 and min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-9 and fractions[0]):
         raise ValueError(f"fractions = {fractions}, expected three shares that sum to 1, that of train above 0")
     edges = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     keys = edges if order is None else np.asarray(order)[edges]
