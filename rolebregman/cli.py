@@ -17,8 +17,8 @@ import typer
 
 from . import __version__
 from .command import (
-    Head, IdColumn, Ids, Json, Missing, Out, Pairs, SourceColumn, TargetColumn, Texts, Vectors, app, command, data,
-    items_of, pairs_file, pairs_of, say, watched)
+    Folder, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts, Vectors, app,
+    command, data, items_of, pairs_file, pairs_of, progress, say, watched)
 from .own_files import Items, as_json, opened, pair_blocks, put, told
 
 # %% ../nbs/13_cli.ipynb #a268f665
@@ -27,16 +27,27 @@ def _settings(head, training, setting):
     from dataclasses import fields
 
     from rolebregman.baselines import HEADS
-    from rolebregman.datasets import _parse
+    from rolebregman.datasets import _options
     from rolebregman.training import TrainConfig
-    given, known = _parse(" ".join(["--set", *setting]))[1], {f.name for f in fields(TrainConfig)}
-    options = {k: v for k, v in given.items() if k not in known}
+    known = {f.name for f in fields(TrainConfig)} - set(training)
     own = [k for k in inspect.signature(HEADS[head].head).parameters if k != "dim"]
-    if strange := [k for k in options if k not in own]:
-        raise typer.BadParameter(f"--set {strange[0]}: the training has {', '.join(sorted(known))}; {head} has "
-                                 f"{', '.join(own) or 'none'}")
-    try: return TrainConfig(**training | {k: v for k, v in given.items() if k in known}), options
-    except ValueError as error: raise typer.BadParameter(str(error))
+    try:
+        given = _options(setting)
+        if twice := [k for k in given if k in training]: raise ValueError(f"has an option of its own: --{twice[0]}")
+        options = {k: v for k, v in given.items() if k not in known}
+        if strange := [k for k in options if k not in own]:
+            raise ValueError(f"{strange[0]!r} is not known; the training has {', '.join(sorted(known))}; {head} has "
+                             f"{', '.join(own) or 'none'}")
+        return TrainConfig(**training, **{k: v for k, v in given.items() if k in known}), options
+    except ValueError as error: raise typer.BadParameter("".join(f"--set {s}: " for s in setting[:1]) + str(error))
+
+
+def _made(head, dim, options):
+    "A head; `typer.BadParameter` where it does not take its options"
+    from rolebregman.baselines import make_head
+    try: return make_head(head, dim=dim, **options)
+    except (TypeError, ValueError) as error:
+        raise typer.BadParameter(f"{head} does not take {options}: {error}")
 
 
 @command(app, "rolebregman fit pairs.csv --vectors vectors.csv",
@@ -49,13 +60,13 @@ def fit(
     texts: Texts = None,
     id_column: IdColumn = None,
     encoder: Annotated[str, typer.Option(help="Encoder of the texts, where there are no vectors.")] = Items.encoder,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the head and its report.")] = Path("head"),
+    out: Folder = Path("head"),
     head: Annotated[str, typer.Option(help="Kind of head; any other word lists them.")] = "role_bregman_lowrank",
     epochs: Annotated[int, typer.Option(min=0, help="Passes over the training pairs, at most.")] = 100,
     patience: Annotated[int, typer.Option(min=0, help="Stop after so many without a better one; 0: never.")] = 20,
     loss: Annotated[Literal["margin", "softmax"], typer.Option(help="Loss of the training.")] = "margin",
     lr: Annotated[float, typer.Option(help="Step size.")] = 1e-3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the split, the first weights and the training.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of split, first weights and training.")] = 0,
     setting: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
                        "training or option of the head; may be repeated.")] = None,
     source: SourceColumn = None,
@@ -70,27 +81,29 @@ def fit(
     "Train a head on your own pairs."
     import torch
 
-    from rolebregman.baselines import HEADS, make_head
+    from rolebregman.baselines import HEADS
     from rolebregman.evaluation import evaluate
+    from rolebregman.sources import sha256
     from rolebregman.training import fit as train
     if head not in HEADS: raise typer.BadParameter(f"there is no head {head!r}; choose from {', '.join(HEADS)}")
     config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed),
                                 setting or [])
-    items = Items(vectors, ids, texts, id_column, encoder)
+    items = items_of(None, vectors, ids, texts, id_column, encoder)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
     ds = _dataset(pairs, items, how)
     torch.manual_seed(seed)
-    model = make_head(head, dim=ds.dim, **options)
-    say(f"training {head} on {len(ds.edges['train']):,} pairs of {ds.num_nodes:,} items, up to {config.epochs} epochs")
-    history = train(model, ds, config, progress=watched())
+    model = _made(head, ds.dim, options)
+    say(f"training {head}; pairs: {len(ds.edges['train']):,}; items: {ds.num_nodes:,}; epochs: up to {epochs:,}")
+    with items.named(): history = train(model, ds, config, progress=progress(epochs))
     metrics = {part: evaluate(model, ds, part) for part in ("valid", "test") if len(ds.edges[part])}
     report = dict(
         head=dict(name=head, **model.config), training=vars(config), data=ds.report,
         pairs={part: len(edges) for part, edges in ds.edges.items()}, items=ds.num_nodes,
         epochs=len(history), best_epoch=history.best_epoch, seconds=history.seconds, metrics=metrics,
         made_with=dict(rolebregman=__version__, torch=torch.__version__),
-        inputs=dict(pairs=None if str(pairs) == "-" else told(pairs, out), how=how, items=items.record(out)))
+        inputs=dict(**({"pairs": None} if str(pairs) == "-" else dict(pairs=told(pairs, out), sha256=sha256(pairs))),
+                    how=how, items=items.record(out)))
     text = _report_text(report)
     model.save_pretrained(out)
     put(out / "report.txt", lambda file: file.write(text))
@@ -100,7 +113,11 @@ def fit(
 
 def _dataset(pairs, items, how):
     from rolebregman.datasets import from_pairs
-    with opened(pairs) as path: return from_pairs(path, **items.arguments(), **how, quiet=not watched())
+    with opened(pairs) as path, items.named():
+        return from_pairs(path, **items.arguments(), **how, quiet=not watched())
+
+
+def _left_out(report): return "left out: " + ", ".join(f"{why} ({n:,})" for why, n in report["dropped"].items())
 
 # %% ../nbs/13_cli.ipynb #7e0ebc71
 def _metrics_text(metrics):
@@ -117,9 +134,9 @@ def _report_text(report):
     lines = [f"{report['head']['name']}, {report['head']['dim']} dimensions, {report['items']:,} items",
              f"pairs: {data['read']['source column']} -> {data['read']['target column']}; "
              + ", ".join(f"{n:,} {part}" for part, n in pairs.items())]
-    if data.get("dropped"): lines.append("dropped: " + ", ".join(f"{n:,} {why}" for why, n in data["dropped"].items()))
-    lines.append(f"training: {training['loss']} loss, seed {training['seed']}, {report['epochs']} epochs, "
-                 f"the best on validation was {report['best_epoch']}")
+    if data["dropped"]: lines.append(_left_out(data))
+    best = f"the best on validation was {report['best_epoch']}" if pairs["valid"] else "the last is kept"
+    lines.append(f"training: {training['loss']} loss, seed {training['seed']}, {report['epochs']} epochs, {best}")
     return "\n".join([*lines, *(["", _metrics_text(report["metrics"])] if report["metrics"] else [])])
 
 # %% ../nbs/13_cli.ipynb #982740dd
@@ -141,18 +158,22 @@ def evaluate(
     as_json_: Json = False,
 ):
     "Measure a head: ranking, direction, MRR and more."
-    if candidates != "all" and not (candidates.isdigit() and int(candidates)):
+    if candidates != "all" and not (candidates.isdecimal() and int(candidates)):
         raise typer.BadParameter(f"--candidates {candidates}: expected a whole number of at least 1, or all")
     if pairs and part: raise typer.BadParameter("--part belongs to the pairs of fit; a file of pairs is taken whole")
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads import load_head
     items = items_of(head, vectors, ids, texts, id_column)
     if pairs: part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
-    else: part, (pairs, how) = part or "test", pairs_of(head)
-    ds = _dataset(pairs, items, how)
-    found = measure(load_head(head), ds, part, candidates if candidates == "all" else int(candidates))
-    shown = part if "seed" in how else "pairs"
-    typer.echo(as_json(dict(pairs=len(ds.edges[part]), **found)) if as_json_ else _metrics_text({shown: found}))
+    else: part, (pairs, how) = part or "test", pairs_of(head, unchanged=True)
+    model, ds = load_head(head), _dataset(pairs, items, how)
+    items.check_width(ds.features, model.dim)
+    if candidates != "all" and int(candidates) > max(100, ds.num_nodes):
+        raise typer.BadParameter(f"--candidates {candidates}: there are {ds.num_nodes:,} items; take all")
+    if ds.report["dropped"]: say(_left_out(ds.report))
+    found = measure(model, ds, part, candidates if candidates == "all" else int(candidates))
+    shown, report = part if "seed" in how else "pairs", dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
+    typer.echo(as_json(report | found) if as_json_ else _metrics_text({shown: found}))
 
 # %% ../nbs/13_cli.ipynb #f0ce75fb
 def _scored(model, features, index, block):
@@ -199,17 +220,19 @@ def score(
             seen.update(block["source"], block["target"])
             total += len(block)
         model, (features, index, what) = load_head(head), items.load(seen, quiet=not watched())
-        _check_width(model, features, items)
+        items.check_width(features, model.dim)
         if missing == "raise" and not seen <= set(index):
             for block in blocks(): _require(block, index, what, path)
 
         def write(file):
-            with tqdm(total=total, unit="pair", disable=not watched()) as bar:
+            lines = dict(orient="records", lines=True, double_precision=15, force_ascii=False)
+            bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
+            with tqdm(total=total, unit="pair", disable=bare) as bar:
                 for block in blocks():
                     bar.update(len(block))
                     kept = block[block[["source", "target"]].isin(index).all(axis=1)]
                     rows = _scored(model, features, index, kept)
-                    if as_json_: rows.to_json(file, orient="records", lines=True, double_precision=9, force_ascii=False)
+                    if as_json_: rows.to_json(file, **lines)
                     else: rows.to_csv(file, index=False, header=not count["read"], float_format="%.7g",
                                       lineterminator="\n")
                     count["read"] += len(block)
@@ -219,13 +242,8 @@ def score(
 
         put(out, write)
     dropped = f"; {total - count['scored']:,} dropped, without a vector" if count["scored"] < total else ""
-    say(f"{count['scored']:,} pairs scored, {count['forward']:,} of them run as they are written{dropped}")
+    say(f"pairs scored: {count['scored']:,}, running as they are written: {count['forward']:,}{dropped}")
 
-
-def _check_width(model, features, items):
-    if features.shape[1] != model.dim:
-        raise ValueError(f"{items.vectors or items.encoder}: vectors of {features.shape[1]} numbers, but the head takes"
-                         f" {model.dim}; give those that it was trained on")
 
 # %% ../nbs/13_cli.ipynb #87a5c639
 @command(app, "rolebregman search head celery carrot", "rolebregman search head vegetable --find sources -k 20 --json",
@@ -256,7 +274,7 @@ def search(
         for block in pair_blocks(path, how["source"], how["target"]): wanted.update(block["source"], block["target"])
     elif where.texts and not where.vectors: wanted = read_texts(where.texts).index
     model, (features, index, _) = load_head(head), where.load(wanted, quiet=not watched())
-    _check_width(model, features, where)
+    where.check_width(features, model.dim)
     rows = _rows(index, items)
     among = (TargetIndex if find == "targets" else SourceIndex)(model, features)
     distances, found = among.search(features[rows], k, filter=(np.arange(len(rows)), rows))
@@ -283,7 +301,7 @@ def explain(
     head: Head,
     source: Annotated[str, typer.Argument(help="Id of the source.")],
     target: Annotated[str, typer.Argument(help="Id of the target.")],
-    picture: Annotated[Path | None, typer.Option(dir_okay=False, help="Picture to write: .png, .pdf or .svg.")] = None,
+    picture: Picture = None,
     vectors: Vectors = None,
     ids: Ids = None,
     texts: Texts = None,
@@ -294,19 +312,29 @@ def explain(
     from rolebregman.heads import BregmanHead, load_head
     from rolebregman.interpret import explain as account
     model, where = load_head(head), items_of(head, vectors, ids, texts, id_column)
+    write = say if str(picture) == "-" else typer.echo  # the picture has standard output for itself
     if not isinstance(model, BregmanHead):
         raise ValueError(f"{head} holds a {type(model).__name__}, which has no potential to look into; score knows it")
     features, index, _ = where.load([source, target], quiet=not watched())
-    _check_width(model, features, where)
+    where.check_width(features, model.dim)
     found = account(model, *features[_rows(index, [source, target])], names=(source, target))
-    if picture: put(picture, lambda file: found.plot().savefig(file, format=picture.suffix[1:] or "png", dpi=150), True)
+    if picture: put(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)
     if as_json_:
-        return typer.echo(as_json(dict(
+        return write(as_json(dict(
             source=source, target=target, distance=found.forward, reverse_distance=found.reverse, gap=found.gap,
             parts=found.table.to_dict("index"), directions=found.directions.to_dict("records"),
             eigenvalues=found.eigenvalues)))
     way = "as it is written" if found.gap < 0 else "the other way" if found.gap > 0 else "neither way"
-    typer.echo(f"{found!r}\nthe pair runs {way}{f'; drawn in {picture}' if picture else ''}")
+    write(f"{found!r}\nthe pair runs {way}{f'; drawn in {picture}' if picture else ''}")
+
+
+def _draw(found, file, kind):
+    "The picture, and a word where its font lacks a letter"
+    import warnings
+    with warnings.catch_warnings(record=True, action="always") as seen:
+        found.plot().savefig(file, format=kind, dpi=150)
+    if any("missing from" in str(w.message) for w in seen):
+        say("the font of the picture lacks some letters of the ids; set font.family in a matplotlibrc")
 
 # %% ../nbs/13_cli.ipynb #27c4a77e
 @command(data, "rolebregman data list", "rolebregman data list --files", name="list")
@@ -343,8 +371,9 @@ def data_show(
     as_json_: Json = False,
 ):
     "Load a dataset, and say what it holds and what was dropped."
-    from rolebregman.datasets import _parse, describe, load_dataset
-    ds = load_dataset(name, **_parse(" ".join([name, *(options or [])]))[1])
+    from rolebregman.datasets import _options, describe, load_dataset
+    try: ds = load_dataset(name, **_options(options or []))
+    except TypeError as error: raise typer.BadParameter(f"{name} does not take {' '.join(options)}: {error}")
     if as_json_: return typer.echo(as_json(describe(ds) | dict(report=ds.report)))
     pairs = "\n".join(f"  {s}  ->  {t}" for s, t in ds.examples(3).itertuples(index=False))
     typer.echo(f"{ds!r}\n\n{ds.report!r}\n\nthree of its pairs:\n{pairs}")

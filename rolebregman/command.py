@@ -4,11 +4,13 @@
 
 # %% auto #0
 __all__ = ['app', 'data', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'SourceColumn', 'TargetColumn', 'Missing',
-           'Out', 'Json', 'command', 'say', 'watched', 'in_words', 'pairs_file', 'items_of', 'pairs_of']
+           'Out', 'Folder', 'Picture', 'Json', 'command', 'say', 'watched', 'progress', 'in_words', 'pairs_file',
+           'items_of', 'pairs_of']
 
 # %% ../nbs/12c_command.ipynb #35c05971
 import inspect
 import json
+import os
 import re
 import signal
 import sys
@@ -90,6 +92,27 @@ def watched() -> bool:
     "Whether standard error is a terminal: then progress is a bar, else plain lines."
     return sys.stderr.isatty()
 
+
+def progress(
+    epochs: int,  # at most
+):  # True for a bar, or a function of the history that prints a line, twenty times at most
+    "How a training is to show its progress: the argument of that name of `rolebregman.training.fit`."
+    if watched(): return True
+    from time import monotonic
+
+    from tqdm import tqdm
+    began, each = monotonic(), max(1, -(-epochs // 20))
+
+    def tell(history):
+        done, row = len(history), history.rows[-1]
+        if done % each: return
+        left = tqdm.format_interval((monotonic() - began) / done * (epochs - done))
+        valid = "" if row["score"] != row["score"] else f", validation {row['score']:.3f}"
+        loss = row["rank_loss"] + row["direction_loss"]
+        say(f"{done:,}/{epochs:,} epochs, loss {loss:.3f}{valid}, at most {left} left")
+
+    return tell
+
 # %% ../nbs/12c_command.ipynb #996818fe
 _OPTIONS = re.compile(r"\b(source|target|label|min_label|ids|id_column|texts|encoder|missing|split)=(?:'(\w+)')?")
 
@@ -128,7 +151,25 @@ def pairs_file(
     return typer.Argument(callback=_there, help=help)
 
 
-def _file(help): return typer.Option(callback=_there, help=help)
+def _on_disk(path: Path | None):
+    "What cannot be read from a pipe"
+    if str(path) == "-": raise typer.BadParameter("- is for pairs and items; name a file")
+    return _there(path)
+
+
+def _folder(path: Path):
+    "A folder cannot go to standard output"
+    if str(path) == "-": raise typer.BadParameter("- is no name for a folder")
+    return path
+
+
+def _picture(path: Path | None):
+    "Checked before anything is computed"
+    if path is None or path.suffix.lower() in (".png", ".pdf", ".svg", ""): return path
+    raise typer.BadParameter(f"{path}: expected a name with .png, .pdf or .svg")
+
+
+def _file(help): return typer.Option(callback=_on_disk, help=help)
 
 
 Head = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder that `fit` has written.")]
@@ -141,6 +182,9 @@ SourceColumn = Annotated[str | None, typer.Option(help="Column of the sources; g
 TargetColumn = Annotated[str | None, typer.Option(help="Column of the targets; guessed by default.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]
 Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File to write, - for standard output.")]
+Folder = Annotated[Path, typer.Option(callback=_folder, file_okay=False, help="Folder for the head and its report.")]
+Picture = Annotated[Path | None, typer.Option(callback=_picture, dir_okay=False,
+                                              help="Picture to write: .png, .pdf or .svg; - for standard output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 # %% ../nbs/12c_command.ipynb #6ecd838b
@@ -148,31 +192,45 @@ def _record(head):
     "What `fit` has written down beside a head about where its data came from, or None"
     path = head / "report.json"
     if not path.is_file(): return None
-    try: return json.loads(path.read_text())["inputs"]
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))["inputs"]
+        Items.recorded(record["items"], head), record["pairs"], record["how"]["source"]  # what the functions below use
+        return record
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged, or was not written by fit: fit again") from None
 
 
 def items_of(
-    head: Path,  # folder of a head
+    head: Path | None,  # folder of a head; None before there is one
     vectors: Path | None = None,  # with `ids`, `texts` and `id_column` as in `Items`: what is said now
     ids: Path | None = None,  # ids of the rows
     texts: Path | None = None,  # texts to encode
     id_column: str | None = None,  # column of the ids
+    encoder: str = Items.encoder,  # of the texts, where a head does not say
 ) -> Items:
     "Where vectors come from: as said now, else as said to `fit`. Raises `typer.BadParameter` where neither was said."
-    record = _record(head)
+    if (ids or id_column) and not vectors:
+        raise typer.BadParameter(f"--{'ids' if ids else 'id-column'} tells the ids of --vectors; name that file too")
+    record = _record(head) if head else None
     before = Items.recorded(record["items"], head) if record else None
-    if vectors or texts: return Items(vectors, ids, texts, id_column, before.encoder if before else Items.encoder)
+    if vectors or texts or not head: return Items(vectors, ids, texts, id_column, before.encoder if before else encoder)
     if before is None: raise typer.BadParameter(f"{head} has no report.json of fit; say where vectors are: --vectors")
     return before
 
 
 def pairs_of(
     head: Path,  # folder of a head
+    unchanged: bool = False,  # the file must be the one that was fitted on, bit for bit
 ) -> tuple[Path, dict]:  # the file, and the arguments of `from_pairs` that it was read with
-    "The pairs that a head was fitted on. Raises `typer.BadParameter` where they are not known."
+    """The pairs that a head was fitted on. Raises `typer.BadParameter` where they are not known, and `ValueError` where
+    they have changed: split anew, pairs that the head has learned from would be among those that test it."""
     record = _record(head)
     if not record or not record["pairs"]:
         raise typer.BadParameter(f"the pairs that {head} was fitted on are not known; name a file of pairs")
-    return head / record["pairs"], record["how"]
+    path = Path(os.path.normpath(head / record["pairs"]))
+    if unchanged and path.is_file():
+        from rolebregman.sources import sha256
+        if record.get("sha256", found := sha256(path)) != found:
+            raise ValueError(f"{path} has changed since fit, and what it would test on now may have been learned from: "
+                             "fit again, or name a file of new pairs")
+    return path, record["how"]

@@ -211,16 +211,20 @@ LISTED = ("hyperlex", "hyperlex split=lexical", "wordnet", "wordnet instances=Tr
           "snli variant=dev-as-train", "go", "cora", "cora_ml", "citeseer", "ogbl-citation2", "toy")
 
 def _parse(spec):
-    "(name, options) of `name key=value ...`; values as in Python where they are numbers, True, False or None"
+    "(name, options) of `name key=value ...`"
+    name, *options = spec.split()
+    return name, _options(options)
+
+def _options(words):
+    "The options in `key=value` each; values as in Python where they are numbers, lists, True, False or None"
     def value(text):
         try:
             return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
         except ValueError:
             return text
-    name, *options = spec.split()
-    if odd := [o for o in options if "=" not in o]:
-        raise ValueError(f"{spec!r}: {odd[0]!r} is no option, expected key=value")
-    return name, {k: value(v) for k, _, v in (o.partition("=") for o in options)}
+    if odd := [o for o in words if not o.partition("=")[0] or "=" not in o]:
+        raise ValueError(f"{odd[0]!r} is no option, expected key=value")
+    return {k: value(v) for k, _, v in (o.partition("=") for o in words)}
 
 # %% ../nbs/04_datasets.ipynb #86901bd2
 def describe(ds: DirectedDataset,         # the dataset

@@ -18,15 +18,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 # %% ../nbs/12b_own_files.ipynb #781f7639
+def _kind(path):
+    "What is in a file, by its name: the last suffix, also before `.gz`"
+    return path.name.lower().removesuffix(".gz").rpartition(".")[2]
+
+
 def _tables(path, rows):
     "The table of a file in pieces, each field of a text file as text"
     import pandas as pd
 
     from rolebregman.readers import read_table
-    if not (kinds := {".csv", ".tsv", ".tab"} & set(path.suffixes)):
+    if _kind(path) not in ("csv", "tsv", "tab"):
         table = read_table(path)
         return (table[i:i + rows] for i in range(0, len(table), rows))
-    comma = ".csv" in kinds
+    comma = _kind(path) == "csv"
     return pd.read_csv(path, sep="," if comma else "\t", dtype=str, keep_default_na=False, encoding="utf-8-sig",
                        quoting=csv.QUOTE_MINIMAL if comma else csv.QUOTE_NONE, chunksize=rows)
 
@@ -109,7 +114,7 @@ def _read_ids(path, column):
     if path is None: return None
     from rolebregman.readers import read_table
     from rolebregman.word_vectors import read_lines
-    if not {".csv", ".tsv", ".tab", ".parquet"} & set(path.suffixes): return list(read_lines(path))
+    if _kind(path) not in ("csv", "tsv", "tab", "parquet"): return "\n".join(read_lines(path)).rstrip().split("\n")
     table = read_table(path)
     if (name := column or "id") not in table:
         raise ValueError(f"{path} has no column {name!r}; its columns are {list(table)[:9]}. Name one with id_column=")
@@ -128,7 +133,10 @@ class Items:
     def arguments(self) -> dict:
         "What `from_pairs` takes. Raises what the readers raise."
         vectors, column = self.vectors, None if self.ids else self.id_column
-        if vectors is not None and {".csv", ".tsv", ".tab"} & set(vectors.suffixes):
+        known = ("npy", "npz", "csv", "tsv", "tab", "parquet", "txt", "vec", "zip")
+        if vectors is not None and _kind(vectors) not in known:
+            raise ValueError(f"{vectors}: expected vectors in a file with one of .{', .'.join(known)}")
+        if vectors is not None and _kind(vectors) in ("csv", "tsv", "tab"):
             vectors, column = read_vector_table(vectors, column), None
         return dict(embeddings=vectors, ids=_read_ids(self.ids, self.id_column), id_column=column, texts=self.texts,
                     encoder=self.encoder)
@@ -143,19 +151,40 @@ class Items:
         from rolebregman.datasets import _texts_of, _vectors_of
         from rolebregman.encoders import encode_texts
         from rolebregman.readers import read_texts
-        given = self.arguments()
+        with self.named(): given = self.arguments()
         encoder, texts = given.pop("encoder"), read_texts(given.pop("texts"))
         if given["embeddings"] is None:
             _, nodes, what = _texts_of(texts, wanted)
             features = encode_texts(nodes["text"], encoder, quiet=quiet)
-        else: features, nodes, what = _vectors_of(**given, texts=texts, used=wanted)
+        else:
+            with self.named(): features, nodes, what = _vectors_of(**given, texts=texts, used=wanted)
         return features, pd.Index(nodes["id"]), what
 
     @property
     def open_ended(self) -> bool:
         "Whether only pairs say which items there are, as for word vectors and for an encoder without texts."
         if self.vectors is None: return self.texts is None
-        return bool({".txt", ".vec", ".zip"} & set(self.vectors.suffixes))
+        return _kind(self.vectors) in ("txt", "vec", "zip")
+
+    def check_width(self,
+        features,  # (n, d), vectors
+        dim: int,  # the width that a head takes
+    ):
+        "Raises a `ValueError` that names the file where the vectors have another width."
+        if features.shape[1] != dim:
+            raise ValueError(f"{self.vectors or self.encoder}: vectors of {features.shape[1]} numbers, but the head "
+                             f"takes {dim}; give those that it was trained on")
+
+    @contextmanager
+    def named(self):
+        "Within `with`: a fault of the vectors or of the ids names their file."
+        try: yield
+        except (ValueError, TypeError) as error:
+            what, colon, rest = str(error).partition(": ")
+            file = {"features": self.vectors, "features of pairs": self.vectors, "embeddings": self.vectors,
+                    "ids": self.ids or self.vectors}.get(what)
+            if not file or str(file) in rest: raise
+            raise ValueError(f"{file}: {what.removesuffix(' of pairs')}{colon}{rest}") from error
 
     def record(self,
         folder: Path,  # from where the paths are told
@@ -185,6 +214,7 @@ def put(
 ):
     "Let `write` fill standard output, or a file that appears whole or not at all; its folder is made."
     if str(out) == "-":
+        if sys.stdout is None: raise OSError("standard output is closed")
         write(sys.stdout.buffer if binary else sys.stdout)
         return sys.stdout.flush()
     from rolebregman.whole_files import write_whole

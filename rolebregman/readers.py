@@ -224,7 +224,7 @@ def _vectors_of_numpy(path):
     with faults_named(path):
         try:
             loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-            arrays = {"": loaded} if path.suffix == ".npy" else {k: loaded[k] for k in loaded.files}
+            arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {k: loaded[k] for k in loaded.files}
         except ValueError as e:
             raise ValueError(f"{path} cannot be read as NumPy arrays of numbers ({e}); save the matrix with "
                              "np.save(path, vectors.astype('float32'))") from None
@@ -232,7 +232,11 @@ def _vectors_of_numpy(path):
     if len(matrices) != 1:
         shapes = {k: a.shape for k, a in arrays.items()}
         raise ValueError(f"{path} holds arrays of shapes {shapes}, expected exactly one (n, d) matrix")
-    return arrays[matrices[0]], [str(i) for i in arrays["ids"]] if "ids" in arrays else None
+    return _as_floats(arrays[matrices[0]]), [str(i) for i in arrays["ids"]] if "ids" in arrays else None
+
+def _as_floats(vectors):
+    "Counts and fingerprints of a file as float32; anything else as it is"
+    return vectors.astype(np.float32) if vectors.dtype.kind in "iub" else vectors
 
 def _vectors_of_words(path, wanted):
     words = read_word_vectors(path, spellings(wanted))
@@ -261,7 +265,7 @@ def _vectors_of_frame(frame, where, id_column=None):
     if (ids == "").any():
         raise ValueError(f"{where}, row {int((ids == '').to_numpy().argmax())} (the first is 0): the id is empty")
     if not lists:
-        return frame[numbers].to_numpy(), list(ids)
+        return _as_floats(frame[numbers].to_numpy()), list(ids)
     widths = frame[lists[0]].map(lambda v: len(v) if isinstance(v, list | tuple | np.ndarray) else -1).to_numpy()
     if (widths != widths[0]).any():
         row = int((widths != widths[0]).argmax())

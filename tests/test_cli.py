@@ -28,7 +28,7 @@ from rolebregman.baselines import HEADS
 from rolebregman.catalogue import Place, RawFile, Source
 from rolebregman.cli import app
 from rolebregman.datasets import LOADERS, toy_tree
-from rolebregman.heads import load_head
+from rolebregman.heads import BregmanHead, load_head
 from rolebregman.training import fit as train
 
 root = Path(__file__).resolve().parents[1]
@@ -152,7 +152,15 @@ def test_evaluate_gives_the_numbers_of_the_report(project):
     report = json.loads((project / "head" / "report.json").read_text())
     for part in ("valid", "test"):
         found = json.loads(run(f"evaluate head --part {part} --json", project).stdout)
-        assert found.pop("pairs") == 12 and found == report["metrics"][part]
+        assert (found.pop("pairs"), found.pop("dropped")) == (12, {}) and found == report["metrics"][part]
+
+
+def test_evaluate_refuses_held_out_pairs_that_are_no_longer_those_of_fit(project, tmp_path):
+    shutil.copytree(project, tmp_path, dirs_exist_ok=True)
+    with open(tmp_path / "pairs.csv", "a") as file: file.write("n00120,n00001\n")
+    said = run("evaluate head", tmp_path, 1).stderr
+    assert said.startswith("Error: pairs.csv has changed since fit") and said.count("\n") == 1
+    assert json.loads(run("evaluate head pairs.csv --json", tmp_path).stdout)["pairs"] == 121
 
 
 def test_evaluate_takes_all_pairs_of_a_file(project):
@@ -171,6 +179,73 @@ def test_score_gives_every_row_its_distances_in_order(project, tree):
     np.testing.assert_allclose(table["distance"], head.score(x, y), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(table["reverse_distance"], head.score(y, x), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(table["gap"], table["distance"] - table["reverse_distance"], atol=1e-6)
+
+
+def test_small_distances_are_kept_in_json(project, tmp_path):
+    vectors = np.load(project / "vectors.npy")[:2]
+    vectors[1] = vectors[0] + 3e-5
+    np.save(tmp_path / "near.npy", vectors)
+    run("fit pairs.csv --vectors vectors.csv --head icnn_bregman --epochs 0 --out plain_potential", project)
+    line = f"score plain_potential - --json --vectors {tmp_path / 'near.npy'}"
+    row = json.loads(run(line, project, stdin="source,target\n0,1\n").stdout)
+    wanted = load_head(project / "plain_potential").score(*torch.from_numpy(vectors)[:, None]).item()
+    assert 0 < wanted < 1e-8 and row["distance"] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_kind_of_a_file_is_its_last_suffix(project, tmp_path):
+    wanted = run("score head pairs.tsv", project).stdout
+    pd.read_csv(project / "pairs.csv").to_parquet(tmp_path / "p.csv.parquet")
+    shutil.copy(project / "pairs.tsv", tmp_path / "p.csv.tsv")
+    shutil.copy(project / "pairs.csv", tmp_path / "P.CSV")
+    shutil.copy(project / "vectors.npy", tmp_path / "v.csv.npy")
+    shutil.copy(project / "vectors.npy", tmp_path / "V.NPY")
+    shutil.copy(project / "vectors.csv", tmp_path / "V.CSV")
+    for name in ("p.csv.parquet", "p.csv.tsv", "P.CSV"):
+        assert run(f"score head {tmp_path / name}", project).stdout == wanted
+    for more in ("v.csv.npy --ids ids.txt", "V.NPY --ids ids.txt", "V.CSV"):
+        assert run(f"score head pairs.tsv --vectors {tmp_path}/{more}", project).stdout == wanted
+    assert not own_files.Items(tmp_path / "words.txt.npy").open_ended
+
+
+def test_counts_are_taken_as_vectors(project, tmp_path):
+    counts = np.random.default_rng(0).integers(0, 9, (121, 12))
+    np.save(tmp_path / "counts.npy", counts.astype("uint8"))
+    np.save(tmp_path / "floats.npy", counts.astype("float32"))
+    pd.DataFrame(counts).assign(id=(project / "ids.txt").read_text().split()).rename(columns=str).to_parquet(
+        tmp_path / "counts.parquet")
+    heads = []
+    for vectors in ("counts.npy --ids ids.txt", "floats.npy --ids ids.txt", "counts.parquet"):
+        run(f"fit pairs.csv --vectors {tmp_path}/{vectors} --epochs 1 --out {tmp_path / 'head'}", project)
+        heads.append((tmp_path / "head" / "model.safetensors").read_bytes())
+    assert heads[0] == heads[1] == heads[2]
+
+
+def test_options_with_spaces_and_settings_with_an_option_of_their_own(project):
+    run("fit pairs.csv --vectors vectors.csv --epochs 0 --set 'hidden=[8, 4]' --out set", project)
+    assert load_head(project / "set").config["hidden"] == (8, 4)
+    for name in ("seed", "epochs", "lr", "loss", "patience"):
+        said = run(f"fit pairs.csv --vectors vectors.csv --set {name}=1 --out set", project, 2).stderr
+        assert f"--set {name}=1: has an option of its own: --{name}" in said
+
+
+def test_without_validation_the_report_does_not_speak_of_it(project):
+    text = run("fit - --vectors vectors.csv --epochs 2 --fractions 1 0 0 --out one", project,
+               stdin="source,target\nn00001,n00000\n").stdout
+    assert "2 epochs, the last is kept\n" in text and "validation" not in text
+
+
+def test_a_log_has_a_line_every_so_often(project):
+    done = run("fit pairs.csv --vectors vectors.csv --epochs 40 --patience 0 --out logged", project)
+    lines = [line for line in done.stderr.splitlines() if "/40 epochs, loss " in line]
+    assert [int(line.split("/")[0]) for line in lines] == list(range(2, 41, 2)) and "\r" not in done.stderr
+    assert lines[-1].endswith("at most 00:00 left") and "validation 0." in lines[0]
+    assert run("fit pairs.csv --vectors vectors.csv --epochs 0 --out logged", project).stderr.count("\n") == 1
+
+
+def test_the_default_head_is_that_of_the_readme(project):
+    ours = load_head(project / "head")
+    assert type(ours) is BregmanHead and ours.config == BregmanHead(12, maps="lowrank").config
+    assert 'BregmanHead(ds.dim, maps="lowrank")' in (root / "README.md").read_text()
 
 
 def test_blocks_change_nothing(project, monkeypatch):
@@ -197,6 +272,10 @@ def test_missing_vectors_are_named_or_dropped(project):
         "or drop their pairs with --missing drop\n")
     done = run("score head - --missing drop", project, stdin=text)
     assert len(done.stdout.splitlines()) == 2 and "; 1 dropped, without a vector" in done.stderr
+    text += "n00004,n00001\nn00002,n00002\n"
+    done = run("evaluate head - --missing drop --json", project, stdin=text)
+    assert json.loads(done.stdout)["dropped"] == {"self-pair": 1, "pair of an id without a vector": 1}
+    assert done.stderr == "left out: self-pair (1), pair of an id without a vector (1)\n"
 
 
 @pytest.mark.parametrize("find", ["targets", "sources"])
@@ -230,8 +309,18 @@ def test_explain_gives_the_distances_of_score_and_a_picture(project):
     for name in ("distance", "reverse_distance", "gap"):
         assert found[name] == pytest.approx(scored[name][0], rel=1e-4, abs=1e-6)
     assert (project / "pair.png").read_bytes().startswith(b"\x89PNG")
+    done = run("explain head n00004 n00001 --picture - --json", project)
+    assert done.stdout_bytes.startswith(b"\x89PNG") and done.stdout_bytes.endswith(b"IEND\xaeB`\x82")
+    assert json.loads(done.stderr) == found
     way = "as it is written" if found["gap"] < 0 else "the other way"
     assert f"the pair runs {way}" in run("explain head n00004 n00001", project).stdout
+
+
+def test_a_letter_that_the_font_lacks_is_one_line(project, tmp_path):
+    (tmp_path / "ids.txt").write_text((project / "ids.txt").read_text().replace("n00004", "日本"), encoding="utf-8")
+    where = f"--vectors vectors.npy --ids {tmp_path / 'ids.txt'} --picture {tmp_path / 'pair.png'}"
+    said = run(f"explain head 日本 n00001 {where}", project).stderr
+    assert said in ("", "the font of the picture lacks some letters of the ids; set font.family in a matplotlibrc\n")
 
 
 def test_the_folder_may_move_with_its_files(project, tmp_path):
@@ -303,7 +392,14 @@ def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):
     "fit pairs.csv --vectors vectors.csv --set lr=-1", "fit pairs.csv --vectors vectors.csv --epochs -1", "fit", "spam",
     "score head", "score nowhere pairs.csv", "score head pairs.csv --spam", "score . pairs.csv", "evaluate .",
     "evaluate head --candidates none", "evaluate head pairs.csv --part test", "search head n00001 -k 0",
-    "study --heads spam", "study --seeds many"])
+    "study --heads spam", "study --seeds many", "fit pairs.csv --vectors -",
+    "fit pairs.csv --vectors vectors.csv --out -", "fit pairs.csv --ids ids.txt",
+    "score head pairs.csv --ids ids.txt", "score head pairs.csv --id-column name",
+    "fit pairs.csv --vectors vectors.csv --set proj_dim=0", "fit pairs.csv --vectors vectors.csv --set rank=2.5",
+    "fit pairs.csv --vectors vectors.csv --set hidden=8", "fit pairs.csv --vectors vectors.csv --set lr",
+    "fit pairs.csv --vectors vectors.csv --set strong_convexity=much", "evaluate head --candidates ²",
+    "fit pairs.csv --vectors vectors.csv --seed 99999999999999999999", "evaluate head --candidates 1000",
+    "explain head n00004 n00001 --picture pair.xyz", "data show toy depth=deep"])
 def test_wrong_usage_ends_with_2(project, line):
     done = run(line, project, 2)
     assert done.stdout == "" and "Traceback" not in done.stderr and "Error: " in done.stderr or line == "fit"
@@ -323,6 +419,15 @@ FAULTS = {
     "explain plain n00004 n00001": "Error: plain holds a Euclidean, which has no potential to look into",
     "data show spam": "Error: no dataset 'spam'",
     "evaluate damaged": "report.json is damaged",
+    "score strange pairs.csv": "report.json is damaged",
+    "fit pairs.csv --vectors nan.npy --ids ids.txt": "Error: nan.npy: features: row 3, column 1 is nan",
+    "fit pairs.csv --vectors vectors.npy --ids two.csv --id-column source": "Error: two.csv: ids: 1 of them for 121",
+    "fit pairs.csv --vectors vectors.npy --ids twice.txt": "Error: twice.txt: ids: 'n00001' stands more than once",
+    "fit pairs.csv --vectors same.npy --ids ids.txt": "Error: same.npy: features: all rows are equal",
+    "fit pairs.csv --vectors vectors.csv --fractions nan 0.5 0.5": "expected three shares that sum to 1",
+    "fit pairs.csv --vectors ids.md": "Error: ids.md: expected vectors in a file with one of .npy",
+    "evaluate head pairs.csv --vectors narrow.csv": "Error: narrow.csv: vectors of 2 numbers, but the head takes 12",
+    "evaluate head --vectors narrow.csv": "Error: narrow.csv: vectors of 2 numbers, but the head takes 12",
 }
 
 
@@ -338,6 +443,15 @@ def faulty(project):
     run("fit pairs.csv --vectors vectors.csv --head euclidean --epochs 0 --out plain", project)
     shutil.copytree(project / "head", project / "damaged", dirs_exist_ok=True)
     (project / "damaged" / "report.json").write_text("{")
+    shutil.copytree(project / "head", project / "strange", dirs_exist_ok=True)
+    (project / "strange" / "report.json").write_text('{"inputs": {"pairs": "pairs.csv", "items": "x", "how": {}}}')
+    vectors = np.load(project / "vectors.npy")
+    np.save(project / "same.npy", np.ones_like(vectors))
+    vectors[3, 1] = np.nan
+    np.save(project / "nan.npy", vectors)
+    names = (project / "ids.txt").read_text()
+    (project / "twice.txt").write_text(names.replace("n00004", "n00001"))
+    (project / "ids.md").write_text(names)
     return project
 
 
@@ -358,7 +472,7 @@ def test_a_pipe_gives_what_a_file_gives(project):
         done = program("score head -", project, stdin=pairs)
         out, said = done.communicate()
     assert done.returncode == 0 and out.decode() == wanted and b"\r" not in said
-    assert said.startswith(b"120 pairs scored")
+    assert said.startswith(b"pairs scored: 120, ")
 
 
 def stopped(process, when):
