@@ -160,8 +160,8 @@ def said(
     for metric in METRICS[::-1]:
         found, name = differences(rows, panel, metric), metric.partition("_")[0].capitalize()
         if not len(found): return "No rows yet."
-        clear = found[found["clear"]].sort_values("difference")
-        ends = pd.concat([clear[clear["difference"] > 0].tail(1), clear[clear["difference"] < 0].head(1)])
+        clear = found[found["clear"]].sort_values("difference", ascending=False, kind="stable")
+        ends = pd.concat([clear[clear["difference"] > 0].head(1), clear[clear["difference"] < 0].tail(1)])
         many = found["head"].nunique() > 1
         told = [f"{end.difference:+.3f} with {end.variant}" + (f" ({end.head})" if many else "") + f" on {end.dataset}"
                 for end in ends.itertuples()]
@@ -177,7 +177,7 @@ def _panels(series, height):
     figure = Figure(figsize=(7.5, height), layout="constrained")
     axes = figure.subplots(1, 2, sharey=False)
     for ax, metric in zip(axes, METRICS):
-        ax.set_xlabel(f"{metric.replace('_', ' ')} (share of pairs)")
+        ax.set_xlabel(f"{metric.replace('_', ' ')} (share of pairs)", fontsize=9)
         ax.grid(axis="x", alpha=0.3)
         ax.locator_params(axis="x", nbins=5)
     return figure, axes, dict(zip(series, zip(_COLORS, _MARKS)))

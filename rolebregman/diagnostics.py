@@ -263,7 +263,7 @@ def case_table(
     found["right"] = (some["case_forward"] < some["case_reverse"]).groupby(some["head"]).mean()
     found.loc["paper's role_bregman"] = dict(**PAPER_CASE, right=1.0)
     found.insert(2, "gap", found["case_forward"] - found["case_reverse"])
-    names = dict(case_forward="celery to food", case_reverse="food to celery", right="right in seeds")
+    names = dict(case_forward="celery to food", case_reverse="food to celery", right="share of seeds right")
     return found.rename(columns=names)
 
 # %% ../nbs/09a_interpretability_table.ipynb #b1e3e14e
@@ -299,9 +299,9 @@ def conclusions(
             "dataset"].str.startswith("hyperlex")]["forward_preferred_rate"].mean() < 0.5 else
             "not seen here: our plain head is far above chance."))
     least = own["least_eigenvalue"].min()
-    gaps = _paired(own, "gap_mean", ".2f")
-    said["Gap mean"] = (f"from the plain head to the role-aware one {gaps}. Its unit is the margin, which is "
-                        "chosen on validation for each head, so only heads of one margin compare.")
+    gaps = _paired(own.assign(gap_mean=own["gap_mean"] / own["margin"]), "gap_mean", ".2f")
+    said["Gap mean"] = (f"in units of the margin, from the plain head to the role-aware one {gaps}. The margin is what "
+                        "the training asks for, chosen on validation for each head.")
     said["Validity"] = (f"the largest negative rate is {own['negative_rate'].max():g}, the smallest eigenvalue of any "
                         f"Hessian looked at is {least:.3f}, where λ = 0.1 is the floor, as the paper says.")
     order = role["hessian_trace"].sort_values().index

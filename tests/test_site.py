@@ -69,6 +69,15 @@ def test_formulas_are_set_by_files_of_the_site(site, pages):
     assert list((site / "_static" / "mathjax").rglob("*.woff"))
 
 
+def test_pictures_have_alternative_text_and_captions(site):
+    images = {f"{path.name}: {m[0]}": m[0] for path in site.glob("*.html")
+              for m in re.finditer(r'<img [^>]*src="_images/[^>]*>', path.read_text(encoding="utf-8"))}
+    assert images and not [name for name, tag in images.items() if not re.search(r'alt="(?!_images)[^"]', tag)]
+    bare = [path.name for path in site.glob("*.html") if 'src="_images/' in re.sub(
+        r"<figure((?!</figure>).)*<figcaption>.*?</figure>", "", path.read_text(encoding="utf-8"), flags=re.S)]
+    assert not bare
+
+
 def test_every_notebook_has_a_page(pages):
     page_name = import_module("processed").page_name
     assert {f"{page_name(p.name)}.html" for p in (root / "nbs").glob("*.ipynb")} <= set(pages)

@@ -182,6 +182,8 @@ def test_execution_has_a_time_limit(project):
     ('::: {.callout-tip title="Try it"}\nText\n:::', ":::{admonition} Try it\n:class: tip\nText\n:::"),
     ("[heads](02_heads.ipynb#maps)", "[heads](heads.ipynb#maps)"),
     ("[sources](03a_sources.ipynb)", "[sources](sources.ipynb)"),
+    ("Text\n\n![A tree](a.png)\n", "Text\n\n:::{figure} a.png\n:alt: A tree\n\nA tree\n:::\n"),
+    ("| 1 ± 2 |", "| 1\u00a0±\u00a02 |"),
 ])
 def test_myst(quarto, myst):
     assert import_module("build_site").to_myst(quarto) == myst
@@ -193,6 +195,11 @@ def test_figures_and_tables_are_numbered_for_each_page():
     labels = build.figure_labels(cells)
     assert labels == {"fig-a": "Figure 1", "tbl-a": "Table 1", "fig-b": "Figure 2"}
     assert build.to_myst("as @fig-b shows", labels) == "as [Figure 2](#fig-b) shows"
+
+
+def test_what_is_printed_in_columns_is_not_broken_into_lines():
+    printed = [dict(text=t) for t in ("one line, which may be long", "name   value\nmrr    0.5", '{\n  "mrr": 0.5\n}')]
+    assert [import_module("build_site").in_columns(dict(outputs=[p])) for p in printed] == [False, True, False]
 
 
 def test_code_in_markdown_is_not_translated():

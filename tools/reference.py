@@ -5,6 +5,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 from execnb.nbio import mk_cell
 from fastcore.docments import docments
@@ -108,6 +109,15 @@ def _documentation(cls: type, member: str, function) -> str:
     return renderer._repr_markdown_()
 
 
+def _command(function) -> str:
+    "The signature of a command with the help of its options; empty where there are none"
+    parameters = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
+    typed = [(p, *get_args(p.annotation)[:2]) for p in parameters if hasattr(p.annotation, "__metadata__")]
+    lines = [f"    {p.replace(annotation=kind)}, # {getattr(option, 'help', '')}" for p, kind, option in typed]
+    code = "\n".join([f"def {function.__name__}(", *lines, "):"]) if lines else ""
+    return re.sub(r"\b(pathlib\.|Posix(?=Path))", "", code)
+
+
 def line_of(value) -> int:
     "Where a function or a class begins in its file, decorators aside"
     lines, start = inspect.getsourcelines(value)
@@ -141,6 +151,7 @@ class Reference(Processor):
             for data in (output.get("data", {}) for output in cell.get("outputs", [])):
                 if "text/markdown" in data:
                     text = self.title("".join(data["text/markdown"]), _shown_by(cell))
+                    text = re.sub(r"^\*(\S.*)\*\n(?=\S)(.*)$", r"*\1 \2*", text, flags=re.M)  # nbdev: its first line
                     data["text/markdown"] = self.links(self.fields(text)).splitlines(True)
         address = f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{Path(self.nb.path_).name}"
         link = f"[Open in Colab]({address}) ([what to run there first](index.ipynb#in-colab))"
@@ -157,11 +168,13 @@ class Reference(Processor):
         return pattern.sub(lambda m: f"{source}\n\n{m[2]}{name}", text, count=1)
 
     def fields(self, text: str) -> str:
-        "The documentation of a named tuple shows its fields"
-        for name, cls in self.defined.items():
-            if is_named_tuple(cls):
-                lines, nodes = _fields(cls)
+        "The documentation of a named tuple shows its fields, that of a command its options"
+        for name, value in self.defined.items():
+            code = _command(value)
+            if is_named_tuple(value):
+                lines, nodes = _fields(value)
                 code = "\n".join([lines[0], *(line for n in nodes for line in lines[n.lineno - 1:n.end_lineno])])
+            if code:
                 text = re.sub(rf"^def {name}\(.*?\n```$", f"{code}\n```".replace("\\", r"\\"), text, flags=re.M | re.S)
         return text
 
