@@ -94,13 +94,16 @@ def read_vector_table(
     table = read_table(path)
     if id_column is not None and id_column not in table:
         raise ValueError(f"{path} has no column {id_column!r} (id_column=); its columns are {list(table)[:9]}")
-    if pd.to_numeric(table.columns.to_series().iloc[1:], errors="coerce").notna().any():
-        raise ValueError(f"{path}: its first line is {list(table)[:4]}, expected the names of the columns")
+    named = pd.to_numeric(table.columns.to_series().iloc[1:], errors="coerce").dropna()
+    if (named % 1 != 0).any() or (named.diff().dropna() != 1).any():  # pandas counts columns that have no name
+        raise ValueError(f"{path}: its first line is {list(table)[:4]}, expected the names of the columns: add a line "
+                         "as id,x0,x1,... before it")
     numbers = table.apply(pd.to_numeric, errors="coerce")
+    index = [c for c in table.columns[:1] if c.startswith("Unnamed:")]  # what `DataFrame.to_csv` puts in front
     if id_column is None:
         texts = [c for c in table if numbers[c].isna().all()]
-        id_column = "id" if "id" in table else texts[0] if texts else None
-    numbers = numbers.drop(columns=id_column or [])
+        id_column = "id" if "id" in table else next(iter(texts + index), None)
+    numbers = numbers.drop(columns={*index, id_column} - {None})
     if (bad := numbers.isna().to_numpy()).any():
         row, column = divmod(int(bad.argmax()), bad.shape[1])
         name = numbers.columns[column]
