@@ -18,7 +18,7 @@ import typer
 from . import __version__
 from .command import (
     Folder, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts, Vectors, app,
-    command, data, items_of, pairs_file, pairs_of, progress, say, watched)
+    command, data, ends_of, items_of, pairs_file, pairs_of, progress, say, watched)
 from .own_files import Items, as_json, opened, pair_blocks, put, told
 
 # %% ../nbs/13_cli.ipynb #a268f665
@@ -111,9 +111,10 @@ def fit(
     typer.echo(as_json(report) if as_json_ else f"{text}\nsaved in {out}")
 
 
-def _dataset(pairs, items, how):
+def _dataset(pairs, items, how, head=None):
     from rolebregman.datasets import from_pairs
     with opened(pairs) as path, items.named():
+        if head: how = how | ends_of(head, path, how["source"], how["target"])
         return from_pairs(path, **items.arguments(), **how, quiet=not watched())
 
 
@@ -166,7 +167,7 @@ def evaluate(
     items = items_of(head, vectors, ids, texts, id_column)
     if pairs: part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
     else: part, (pairs, how) = part or "test", pairs_of(head, unchanged=True)
-    model, ds = load_head(head), _dataset(pairs, items, how)
+    model, ds = load_head(head), _dataset(pairs, items, how, head)
     items.check_width(ds.features, model.dim)
     if candidates != "all" and int(candidates) > max(100, ds.num_nodes):
         raise typer.BadParameter(f"--candidates {candidates}: there are {ds.num_nodes:,} items; take all")
@@ -214,7 +215,8 @@ def score(
     from rolebregman.heads import load_head
     items, count = items_of(head, vectors, ids, texts, id_column), dict(read=0, scored=0, forward=0)
     with opened(pairs) as path:
-        def blocks(): return pair_blocks(path, source, target)
+        ends = ends_of(head, path, source, target)
+        def blocks(): return pair_blocks(path, **ends)
         total, seen = 0, set()
         for block in blocks():
             seen.update(block["source"], block["target"])
@@ -251,7 +253,7 @@ def score(
 def search(
     head: Head,
     items: Annotated[list[str], typer.Argument(help="Ids of items, - for standard input with one on each line.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many of each.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many of each, at most.")] = 10,
     find: Annotated[Literal["targets", "sources"], typer.Option(help="What to look for.")] = "targets",
     out: Out = Path("-"),
     vectors: Vectors = None,
@@ -260,7 +262,9 @@ def search(
     id_column: IdColumn = None,
     as_json_: Json = False,
 ):
-    "Find the nearest targets, or sources, of items."
+    """Find the nearest targets, or sources, of items.
+
+    They are looked for among all items of the vectors. For a new item give a file that holds it and those too."""
     import numpy as np
     import pandas as pd
 
@@ -277,9 +281,11 @@ def search(
     where.check_width(features, model.dim)
     rows = _rows(index, items)
     among = (TargetIndex if find == "targets" else SourceIndex)(model, features)
+    if (k := min(k, len(index) - 1)) < 1: raise ValueError(f"{items[0]!r} is the only item: there is nothing to find")
     distances, found = among.search(features[rows], k, filter=(np.arange(len(rows)), rows))
     table = pd.DataFrame({"item": np.repeat(items, k), "rank": np.tile(np.arange(1, k + 1), len(items)),
                           find[:-1]: index[found.numpy().ravel()], "distance": distances.numpy().ravel()})
+    if where.texts: table["text"] = table[find[:-1]].map(read_texts(where.texts)).fillna("")
     put(out, lambda file: file.write(as_json(table.to_dict("records")) + "\n" if as_json_ else
                                      table.to_csv(index=False, float_format="%.7g", lineterminator="\n")))
 

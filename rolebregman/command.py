@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['app', 'data', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'SourceColumn', 'TargetColumn', 'Missing',
            'Out', 'Folder', 'Picture', 'Json', 'command', 'say', 'watched', 'progress', 'in_words', 'pairs_file',
-           'items_of', 'pairs_of']
+           'items_of', 'ends_of', 'pairs_of']
 
 # %% ../nbs/12c_command.ipynb #35c05971
 import inspect
@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 import typer
 
 from . import __version__
-from .own_files import Items
+from .own_files import Items, _tables
 
 # %% ../nbs/12c_command.ipynb #884fb511
 # The command itself
@@ -216,6 +216,21 @@ def items_of(
     if vectors or texts or not head: return Items(vectors, ids, texts, id_column, before.encoder if before else encoder)
     if before is None: raise typer.BadParameter(f"{head} has no report.json of fit; say where vectors are: --vectors")
     return before
+
+
+def ends_of(
+    head: Path,  # folder of a head
+    path: Path,  # file of pairs
+    source: str | None = None,  # as said now
+    target: str | None = None,  # as said now
+) -> dict:  # source and target, for `pair_blocks` and `from_pairs`; None to guess
+    "The columns of a file of pairs: as said now, else as said to `fit` where the file has both."
+    how = (_record(head) or {}).get("how", {})
+    said = dict(source=how.get("source"), target=how.get("target"))
+    if source or target or None in said.values(): return dict(source=source, target=target)
+    try: columns = next(_tables(path, 1)).columns
+    except (ValueError, OSError, EOFError, StopIteration): columns = ()  # who reads the pairs says what is wrong
+    return said if {*said.values()} <= {*columns} else dict(source=None, target=None)
 
 
 def pairs_of(

@@ -158,6 +158,8 @@ class Items:
         encoder, texts = given.pop("encoder"), read_texts(given.pop("texts"))
         if given["embeddings"] is None:
             _, nodes, what = _texts_of(texts, wanted)
+            if not len(nodes): raise ValueError(f"{self.texts} has no text for {min(wanted)!r}, nor for any other item "
+                                                "that is asked for; its column id must hold the same ids")
             features = encode_texts(nodes["text"], encoder, quiet=quiet)
         else:
             with self.named(): features, nodes, what = _vectors_of(**given, texts=texts, used=wanted)
