@@ -135,8 +135,8 @@ class Reference(Processor):
 
     A link to Colab under the title; the fields of named tuples; at the end the methods and properties that the text
     has not shown, and the constants. And it sets links right: to the source of what is shown, where several modules
-    have the name; none inside code; and from a name to the page's own, or else to the library's rather than to the
-    command of that name."""
+    have the name; none inside code or headings; and from a name to the page's own, or else to the library's rather
+    than to the command of that name."""
 
     def begin(self):
         self.page = page_name(self.nb.path_)
@@ -210,7 +210,7 @@ class Reference(Processor):
         "Set right the links of names in backticks"
         def link(match):
             whole, name = match[1], match[1].removesuffix("()")
-            address = None if fenced else self.address(name, match[2])
+            address = None if fenced or line.startswith("#") else self.address(name, match[2])
             return f"[`{whole}`]({doc_base()}{address})" if address else f"`{whole}`"
 
         lines, fenced = text.split("\n"), False
