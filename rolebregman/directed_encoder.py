@@ -8,6 +8,7 @@ __all__ = ['RoleHead', 'DirectedEncoder', 'batch_known', 'DirectedLoss', 'text_p
 # %% ../nbs/11b_directed_encoder.ipynb #9e5bffcf
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -75,7 +76,8 @@ class DirectedEncoder(SentenceTransformer):
         "Put a head behind an encoder."
         if (width := encoder.get_embedding_dimension()) != head.dim:
             raise ValueError(f"the encoder gives vectors of width {width}, the head takes {head.dim}")
-        return cls(modules=[*encoder.children(), RoleHead(head)], prompts=encoder.prompts, device=str(encoder.device),
+        modules = [module for module in encoder.children() if not isinstance(module, RoleHead)]
+        return cls(modules=[*modules, RoleHead(head)], prompts=encoder.prompts, device=str(encoder.device),
                    default_prompt_name=encoder.default_prompt_name)
 
     @property
@@ -109,6 +111,18 @@ class DirectedEncoder(SentenceTransformer):
         if x.shape != y.shape: raise ValueError(f"similarity_pairwise: shapes {tuple(x.shape)} and {tuple(y.shape)}")
         with _grad_if_wanted(x, y): return -self.head(x, y)
 
+    def _create_model_card(self, path: str, *args, **kwargs):
+        # The library's card would load the folder by a class that does not know this similarity.
+        super()._create_model_card(path, *args, **kwargs)
+        if (card := Path(path) / "README.md").is_file():
+            text = card.read_text(encoding="utf-8")
+            for theirs, ours in {"from sentence_transformers import SentenceTransformer":
+                                 "from rolebregman.directed_encoder import DirectedEncoder",
+                                 "= SentenceTransformer(": "= DirectedEncoder(",
+                                 "pip install -U sentence-transformers": "pip install -U 'rolebregman[text]'"}.items():
+                text = text.replace(theirs, ours)
+            card.write_text(text, encoding="utf-8")
+
     def _load_module_class_from_ref(self, class_ref, *args, **kwargs):
         # This module's code is here already: nothing remote is to be trusted for it.
         if class_ref == f"{RoleHead.__module__}.{RoleHead.__qualname__}": return RoleHead
@@ -121,19 +135,26 @@ def _grad_if_wanted(x, y):
 
 
 def _rows(embeddings, dims=0):
-    "A tensor from a tensor, an array or a list of either, with at least `dims` + 1 dimensions"
+    "A tensor of floats from a tensor, an array or a list of either, with at least `dims` + 1 dimensions"
     if isinstance(embeddings, list | tuple): embeddings = torch.stack([torch.as_tensor(e) for e in embeddings])
     embeddings = torch.as_tensor(embeddings)
+    if not embeddings.is_floating_point():
+        raise ValueError(f"embeddings of {embeddings.dtype}: expected floats; the head has learned from what encode "
+                         "gives at its own precision, so do not quantise them")
     return embeddings.unsqueeze(0) if embeddings.dim() == dims else embeddings
 
 # %% ../nbs/11b_directed_encoder.ipynb #1cf82abd
 def _same_texts(features: list[dict]) -> list[list]:
-    "A key for each text of each column: equal texts, equal keys; None where there are no tokens to tell by"
+    "A key for each text of each column: equal texts, equal keys; None where there is nothing to tell by"
     keys = []
     for column in features:
-        ids, mask = column.get("input_ids"), column.get("attention_mask")
-        if ids is None or mask is None: return None
-        keys.append([tuple(row[keep].tolist()) for row, keep in zip(ids.cpu(), mask.cpu().bool())])
+        ids, mask, offsets, bags = (column.get(k) for k in
+                                    ("input_ids", "attention_mask", "offsets", "sentence_embedding"))
+        if ids is not None and mask is not None: rows = [row[keep] for row, keep in zip(ids.cpu(), mask.cpu().bool())]
+        elif ids is not None and offsets is not None: rows = ids.cpu().tensor_split(offsets.cpu()[1:])
+        elif bags is not None: rows = bags.cpu()
+        else: return None
+        keys.append([tuple(row.tolist()) for row in rows])
     return keys
 
 
@@ -182,9 +203,10 @@ class DirectedLoss(nn.Module):
         if keys: known = batch_known(keys[0], sum(keys[1:], []))
         else: known = torch.eye(b, len(v), dtype=torch.bool)
         distances = head.compare_all(u, v, exact=self.loss == "margin")
-        own = torch.arange(b, device=u.device)
         if self.loss == "softmax": rank = softmax_loss(distances, known)
-        else: rank = rank_loss(distances[own, own], distances.masked_fill(known.to(u.device), math.inf), self.margin)
+        else:
+            i, j = (~known).nonzero().T.to(u.device)
+            rank = rank_loss(distances[i, i], distances[i, j], self.margin)
         if not self.direction_weight or head.symmetric: return dict(rank=rank, direction=rank.new_zeros(()))
         reverse = head.compare(head.encode_source(y), head.encode_target(x))
         one_way = None if labels is None else labels.bool()

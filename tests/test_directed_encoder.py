@@ -16,7 +16,7 @@ with warnings.catch_warnings():
     )
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-    from sentence_transformers.sentence_transformer.modules import BoW
+    from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
 
     from rolebregman.directed_encoder import (
         DirectedEncoder,
@@ -32,7 +32,7 @@ from rolebregman.datasets import load_dataset
 from rolebregman.evaluation import evaluate
 from rolebregman.heads import load_head
 from rolebregman.joint import ARMS, run_joint, small, train_joint
-from rolebregman.training import direction_loss, rank_loss
+from rolebregman.training import direction_loss
 
 WORDS = ["poodle", "dog", "animal", "oak", "tree", "plant", "rose", "cat"]
 WIDTH = 6
@@ -64,6 +64,12 @@ def test_similarity_is_minus_the_distance(name):
     assert model.similarity_fn_name == "head" and model.get_embedding_dimension() == WIDTH
 
 
+def test_a_new_head_takes_the_place_of_the_old_one():
+    model, head = model_of(), make_head("mlp", dim=WIDTH)
+    again = DirectedEncoder.join(model, head)
+    assert [type(m).__name__ for m in again] == ["BoW", "Dense", "RoleHead"] and again.head is head
+
+
 def test_gradients_flow_where_embeddings_have_some():
     model, X = model_of(), torch.randn(3, WIDTH)
     assert not model.similarity(X, X).requires_grad
@@ -79,6 +85,9 @@ def test_saved_and_loaded_bit_for_bit_without_trust(tmp_path):
     assert torch.equal(again.similarity(vectors, vectors), model.similarity(vectors, vectors))
     alone = load_head(tmp_path / "2_RoleHead")
     assert torch.equal(alone.pairwise(vectors, vectors), -model.similarity(vectors, vectors))
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "from rolebregman.directed_encoder import DirectedEncoder" in card and 'model = DirectedEncoder("' in card
+    assert "SentenceTransformer(" not in card and "pip install -U 'rolebregman[text]'" in card
     with pytest.raises(ValueError, match="trust_remote_code"):
         SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
 
@@ -103,6 +112,8 @@ def test_what_does_not_fit_is_said():
         RoleHead(torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="found 'cosine'"):
         model_of().similarity_fn_name = "cosine"
+    with pytest.raises(ValueError, match=r"embeddings of torch.int8: expected floats"):
+        model_of().similarity(torch.zeros(2, WIDTH, dtype=torch.int8), torch.zeros(2, WIDTH))
     with pytest.raises(ValueError, match="use DirectedEncoder.join"):
         DirectedLoss(bag)
     with pytest.raises(ValueError, match="loss is 'hinge'"):
@@ -140,9 +151,9 @@ def test_margin_loss_and_labels_by_hand():
     model = model_of()
     features, (x, y) = batch(model, ["poodle", "oak", "rose"], ["dog", "tree", "plant"])
     found = DirectedLoss(model, "margin", margin=0.5)(features, torch.tensor([1, 0, 1]))
-    D, keep = model.head.pairwise(x, y), torch.eye(3, dtype=torch.bool)
-    by_hand = rank_loss(D.diagonal(), D.masked_fill(keep, torch.inf), 0.5)
-    torch.testing.assert_close(found["rank"], by_hand)
+    D, off = model.head.pairwise(x, y), ~torch.eye(3, dtype=torch.bool)
+    hinge = (0.5 + D.diagonal()[:, None] - D)[off].relu()
+    torch.testing.assert_close(found["rank"], hinge.mean())  # over the six triples, as in `rank_loss`
     torch.testing.assert_close(found["direction"], (1 + model.head.gap(x, y)).relu()[[0, 2]].mean())
 
 
@@ -162,6 +173,24 @@ def test_equal_texts_are_told_by_their_tokens():
 
     assert _same_texts([column(["a", "a b"], 2), column(["a b", "a"], 4)]) == [[(1,), (1, 2)], [(1, 2), (1,)]]
     assert _same_texts([dict(pixel_values=torch.zeros(1))]) is None
+    static = StaticEmbedding(tokenizer, embedding_dim=4)
+    first, second = _same_texts([static.preprocess(["a b", "a"]), static.preprocess(["a", "b b", "a b"])])
+    assert first == [(1, 2), (1,)] and second == [(1,), (2, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("loss", ["softmax", "margin"])
+def test_known_targets_are_no_negatives_under_any_tokeniser(loss):
+    model = model_of()
+    sources, targets, others = ["poodle", "oak", "poodle"], ["dog", "tree", "animal"], ["rose", "cat", "tree"]
+    features, (x, y, z) = batch(model, sources, targets, others)
+    D, names = model.head.pairwise(x, torch.cat([y, z])), targets + others
+    pairs = set(zip(sources, targets))
+    free = torch.tensor([[(s, t) not in pairs and s != t for t in names] for s in sources])
+    if loss == "softmax":
+        keep = free | torch.eye(3, 6, dtype=torch.bool)
+        wanted = (D.diagonal() + (-D).masked_fill(~keep, -torch.inf).logsumexp(1)).mean()
+    else: wanted = (1 + D.diagonal()[:, None] - D)[free].relu().mean()
+    torch.testing.assert_close(DirectedLoss(model, loss)(features)["rank"], wanted)
 
 
 def test_pairs_as_texts(toy):
