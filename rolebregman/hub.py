@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 from huggingface_hub import EvalResult, ModelCard, ModelCardData, PyTorchModelHubMixin, snapshot_download
+from huggingface_hub.errors import HFValidationError
 from torch import nn
 
 from . import __version__
@@ -140,12 +141,15 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
                         force_download=False) -> "HubHead":
         """Read a head from `name`, a folder or a repository of the Hub.
 
-        `revision`, `token`, `cache_dir`, `local_files_only` and `force_download` are those of `hf_hub_download`."""
+        `revision`, `token`, `cache_dir`, `local_files_only` and `force_download` are those of `hf_hub_download`. Raises
+        `FileNotFoundError` for what can be neither."""
         folder = Path(name)
         if not folder.is_dir():
             files = ["config.json", "model.safetensors", "README.md"]
-            folder = Path(snapshot_download(str(name), revision=revision, token=token, cache_dir=cache_dir,
-                                            local_files_only=local_files_only, force_download=force_download,
-                                            allow_patterns=files))
+            try: folder = Path(snapshot_download(str(name), revision=revision, token=token, cache_dir=cache_dir,
+                                                 local_files_only=local_files_only, force_download=force_download,
+                                                 allow_patterns=files))
+            except HFValidationError as error:
+                raise FileNotFoundError(f"{name} is no folder, and cannot name a repository: {error}") from None
         card = folder / "README.md"
         return cls(load_head(folder), ModelCard.load(card) if card.is_file() else None)

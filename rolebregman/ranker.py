@@ -20,6 +20,14 @@ from .retrieval import TargetIndex
 from .training import TrainConfig, fit
 
 # %% ../nbs/11d_ranker.ipynb #7d9f2b9a
+def _held(y, count):
+    "Which of the pairs hold, bool `(count,)`. Raises a `ValueError` for another number, and for what is no number"
+    if y is None: return np.ones(count, bool)
+    y = check_array(column_or_1d(y), ensure_2d=False, dtype="numeric", input_name="y")
+    if len(y) != count: raise ValueError(f"y: expected {count} of them, found {len(y)}")
+    return y > 0
+
+
 def _dataset(sources, targets, held, valid, seed):
     "Pairs `(n, d)`, `(n, d)` as a dataset; `held` says which are edges, and `valid` which of them choose the epoch"
     items, place = np.unique(np.vstack([sources, targets]), axis=0, return_inverse=True)
@@ -78,8 +86,7 @@ class DirectedPairRanker(BaseEstimator):
     ) -> "DirectedPairRanker":
         "Learn from the pairs that hold."
         sources, targets = self._checked(X)
-        held = np.ones(len(sources), bool) if y is None else column_or_1d(y) > 0
-        if len(held) != len(sources): raise ValueError(f"y: expected {len(sources)} of them, found {len(held)}")
+        held = _held(y, len(sources))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction: expected 0 <= fraction < 1, found {self.validation_fraction}")
@@ -133,7 +140,7 @@ class DirectedPairRanker(BaseEstimator):
         "Mean of ranking accuracy (against the other targets in X) and direction accuracy, over the pairs that hold."
         check_is_fitted(self)
         sources, targets = self._checked(X, reset=False)
-        held = np.ones(len(sources), bool) if y is None else column_or_1d(y) > 0
+        held = _held(y, len(sources))
         ds = _dataset(sources, targets, held, np.zeros(len(held), bool), 0)
         found = evaluate(self.head_, ds, "train")
         return float(np.nanmean([found["ranking_accuracy"], found["direction_accuracy"]]))

@@ -74,6 +74,22 @@ def test_a_distance_is_the_head(name):
     assert {id(p) for p in distance.parameters()} == {id(p) for p in head.parameters()}
 
 
+def test_losses_over_similarities_equal_their_formulas():
+    from pytorch_metric_learning import losses, miners
+    head, X, Y = some_head(), torch.randn(4, DIM), torch.randn(6, DIM)
+    ours, theirs = torch.tensor([0, 1, 2, 0]), torch.tensor([0, 1, 2, 2, 1, 0])
+    distance, D, same = integrations.as_pml_distance(head), head.pairwise(X, Y), ours[:, None] == theirs
+    with torch.no_grad():
+        found = losses.SupConLoss(0.5, distance=distance)(X, ours, ref_emb=Y, ref_labels=theirs)
+        share = (-D / 0.5).log_softmax(1)
+        torch.testing.assert_close(found, -((share * same).sum(1) / same.sum(1)).mean())
+        found = losses.NCALoss(distance=distance)(X, ours, ref_emb=Y, ref_labels=theirs)
+        torch.testing.assert_close(found, -((-D).softmax(1) * same).sum(1).log().mean())
+        a, p, b, n = miners.PairMarginMiner(2.0, 3.0, distance=distance)(X, ours, Y, theirs)
+    assert set(zip(a.tolist(), p.tolist())) == {(i, j) for i, j in (same & (D > 2)).nonzero().tolist()}
+    assert set(zip(b.tolist(), n.tolist())) == {(i, j) for i, j in (~same & (D < 3)).nonzero().tolist()}
+
+
 def test_losses_and_miners_take_rows_as_sources():
     from pytorch_metric_learning import losses, miners
     head, X, Y, rows = some_head(), torch.randn(6, DIM), torch.randn(6, DIM), torch.arange(6)
@@ -160,6 +176,8 @@ def test_a_repository_is_read_from_its_snapshot(tmp_path, monkeypatch):
 def test_a_folder_without_a_head_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="not a folder written by save_pretrained"):
         integrations.HubHead.from_pretrained(tmp_path)
+    with pytest.raises(FileNotFoundError, match="is no folder, and cannot name a repository"):
+        integrations.HubHead.from_pretrained(tmp_path / "nowhere")
     with pytest.raises(TypeError, match="expected a DistanceHead"):
         integrations.HubHead(torch.nn.Linear(2, 2))
 
@@ -228,6 +246,13 @@ def test_pairs_that_do_not_hold_teach_nothing(toy):
     make = integrations.DirectedPairRanker(epochs=10, lr=3e-3, random_state=0)
     both = make.fit(np.vstack([X, Y]), np.repeat([1, 0], len(X)))
     assert (both.predict_direction(pairs(toy, "test")) == 1).mean() > 0.9
+
+
+@pytest.mark.parametrize("label, fault", [("yes", "numeric|string"), (np.nan, "y contains NaN")])
+def test_labels_that_are_no_numbers_are_refused(toy, ranker, label, fault):
+    X = pairs(toy, "train")
+    for use in (integrations.DirectedPairRanker(epochs=1).fit, ranker.score):
+        with pytest.raises(ValueError, match=fault): use(X, [label] + [1] * (len(X) - 1))
 
 
 def test_grid_search_and_cross_validation(toy):
