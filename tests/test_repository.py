@@ -31,6 +31,12 @@ def test_a_notebook_opens_with_what_one_learns_and_ends_with_what_follows(path):
     assert linked - {path.name} and linked <= {p.name for p in notebooks}, "say at the end which notebook follows"
 
 
+@pytest.mark.parametrize("path", notebooks, ids=lambda p: p.stem)
+def test_the_first_cell_holds_only_what_nbdev_takes_from_it(path):
+    first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
+    assert re.fullmatch(r"# .*\n+(> .*\n?)+\s*", first), "nbdev makes a title of it and drops the rest: a cell of its own"
+
+
 def test_versions_agree():
     version = import_module("rolebregman").__version__
     config = ConfigParser(delimiters=["="])
