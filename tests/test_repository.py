@@ -34,7 +34,7 @@ def test_a_notebook_opens_with_what_one_learns_and_ends_with_what_follows(path):
 @pytest.mark.parametrize("path", notebooks, ids=lambda p: p.stem)
 def test_the_first_cell_holds_only_what_nbdev_takes_from_it(path):
     first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
-    assert re.fullmatch(r"# .*\n+(> .*\n?)+\s*", first), "nbdev makes a title of it and drops the rest: a cell of its own"
+    assert re.fullmatch(r"# .*\n+(> .*\n?)+\s*", first), "nbdev keeps no more of it: make a cell of the rest"
 
 
 def test_versions_agree():
