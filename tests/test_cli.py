@@ -27,8 +27,10 @@ from rolebregman import study as study_module
 from rolebregman.baselines import HEADS
 from rolebregman.catalogue import Place, RawFile, Source
 from rolebregman.cli import app
+from rolebregman.command import progress
 from rolebregman.datasets import LOADERS, toy_tree
 from rolebregman.heads import BregmanHead, load_head
+from rolebregman.training import History
 from rolebregman.training import fit as train
 
 root = Path(__file__).resolve().parents[1]
@@ -240,6 +242,22 @@ def test_a_log_has_a_line_every_so_often(project):
     assert [int(line.split("/")[0]) for line in lines] == list(range(2, 41, 2)) and "\r" not in done.stderr
     assert lines[-1].endswith("at most 00:00 left") and "validation 0." in lines[0]
     assert run("fit pairs.csv --vectors vectors.csv --epochs 0 --out logged", project).stderr.count("\n") == 1
+
+
+def test_progress_is_a_bar_on_a_terminal_and_few_lines_in_a_log(monkeypatch, capsys):
+    tell, history = progress(3), History(None)
+    history.add(0, 1.0, 1.0, 0.5, 0.5)
+    history.add(1, 0.25, 0.5, float("nan"), float("nan"))  # without validation
+    tell(history)
+    assert capsys.readouterr().err.startswith("1/3 epochs, loss 0.750, at most 00:0")
+    monkeypatch.setattr("rolebregman.command.watched", lambda: True)
+    assert progress(3) is True
+
+
+def test_a_width_that_does_not_fit_names_the_file():
+    own_files.Items(Path("v.npy")).check_width(np.zeros((2, 3)), 3)
+    with pytest.raises(ValueError, match="v.npy: vectors of 3 numbers, but the head takes 4"):
+        own_files.Items(Path("v.npy")).check_width(np.zeros((2, 3)), 4)
 
 
 def test_the_default_head_is_that_of_the_readme(project):
