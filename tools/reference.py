@@ -151,7 +151,9 @@ class Reference(Processor):
             for data in (output.get("data", {}) for output in cell.get("outputs", [])):
                 if "text/markdown" in data:
                     text = self.title("".join(data["text/markdown"]), _shown_by(cell))
-                    text = re.sub(r"^\*(\S.*)\*\n(?=\S)(.*)$", r"*\1 \2*", text, flags=re.M)  # nbdev: its first line
+                    # nbdev emphasises no more than the first line of the first paragraph.
+                    text = re.sub(r"^\*(\S.*)\*\n((?:.+\n?)+)", lambda m: f"*{m[1]} {' '.join(m[2].split())}*\n", text,
+                                  flags=re.M)
                     data["text/markdown"] = self.links(self.fields(text)).splitlines(True)
         address = f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{Path(self.nb.path_).name}"
         link = f"[Open in Colab]({address}) ([what to run there first](index.ipynb#in-colab))"
