@@ -196,4 +196,4 @@ def main(
     "Make the file that the interactive page needs."
     if why := publish(out):
         sys.exit(f"{why} The page says so; python -m rolebregman.sources lists where the files can be had.")
-    print(f"{Path(out)/FILE}: {(Path(out)/FILE).stat().st_size / 1e6:.1f} MB")
+    print(f"{Path(out)/FILE}: {(Path(out)/FILE).stat().st_size / 1e6:.1f} MB; make site builds the page that reads it")
