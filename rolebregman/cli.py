@@ -419,12 +419,14 @@ def study(
 def bench(
     all: Annotated[bool, typer.Option("--all", help="Also what takes an hour.")] = False,
     report: Annotated[bool, typer.Option("--report", help="Run nothing, only print the budgets.")] = False,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print budgets as JSON, and the rest on stderr.")] = False,
 ):
     "Run the benchmarks of the repository."
     script = Path(__file__).parents[1] / "tests" / "benchmarks" / "run.py"
     if not script.is_file():
         raise FileNotFoundError("the benchmarks are in the repository, not in the package: clone it, then make bench")
-    raise typer.Exit(subprocess.run([sys.executable, script, *["--all"] * all, *["--report"] * report]).returncode)
+    given = ["--all"] * all + ["--report"] * report + ["--json"] * as_json_
+    raise typer.Exit(subprocess.run([sys.executable, script, *given]).returncode)
 
 
 if __name__ == "__main__" and "__file__" in globals():  # as a program, not in a notebook

@@ -417,8 +417,14 @@ def test_study_says_how_it_ended(tmp_path, monkeypatch, raised, status, said):
 def test_bench_ends_as_the_benchmarks_end(monkeypatch):
     called = []
     monkeypatch.setattr(subprocess, "run", lambda args: called.append(args) or subprocess.CompletedProcess(args, 3))
-    run("bench --report", status=3)
-    assert called == [[sys.executable, root / "tests" / "benchmarks" / "run.py", "--report"]]
+    run("bench --report --json", status=3)
+    assert called == [[sys.executable, root / "tests" / "benchmarks" / "run.py", "--report", "--json"]]
+
+
+def test_budgets_as_json():
+    script = root / "tests" / "benchmarks" / "run.py"
+    done = subprocess.run([sys.executable, script, "--report", "--json"], capture_output=True, text=True, check=True)
+    assert {"what", "ratio", "bar", "met"} <= set(json.loads(done.stdout)[0])
 
 
 def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):

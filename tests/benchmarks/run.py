@@ -46,10 +46,14 @@ def budgets():
 def main(
     all: store_true = False,  # Also what takes long: a fresh clone, OGBL-Citation2's size
     report: store_true = False,  # Run nothing, only print the budgets
+    json: store_true = False,  # Print the budgets as JSON, and the rest on standard error
 ):
     "Run the benchmarks one after another and print the budgets"
     for name in [] if report else SHORT + (LONG if all else []):
-        print(f"\n{name}", flush=True)
-        if subprocess.run([sys.executable, str(HERE / name)]).returncode: raise SystemExit(f"{name} failed")
+        out = sys.stderr if json else sys.stdout
+        print(f"\n{name}", file=out, flush=True)
+        ran = subprocess.run([sys.executable, str(HERE / name)], stdout=out)
+        if ran.returncode: raise SystemExit(f"{name} failed")
+    if json: return print(budgets().to_json(orient="records", indent=2))
     print("\nBudgets (ratios in one run, smaller is better unless it says 'at least'):")
     print(budgets().to_string(index=False, float_format="{:.3g}".format, na_rep="-"))
