@@ -270,7 +270,8 @@ def load_head(
         state = load_file(weights)
         head.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{weights} is cut off or of another head: {error}") from None
+        said = str(error).splitlines()[-1].strip()  # PyTorch lists every difference; one tells enough
+        raise ValueError(f"{weights} is cut off, or of another head than {config.name} says: {said}") from None
     _check_finite(state, str(weights))
     for key, value in head.state_dict().items():
         if value.dtype != state[key].dtype:

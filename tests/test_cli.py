@@ -467,6 +467,7 @@ FAULTS = {
     "data show spam": "Error: no dataset 'spam'",
     "evaluate damaged": "report.json is damaged",
     "score strange pairs.csv": "report.json is damaged",
+    "score narrower pairs.csv": "of another head than config.json says: size mismatch for",
     "fit pairs.csv --vectors nan.npy --ids ids.txt": "Error: nan.npy: features: row 3, column 1 is nan",
     "fit pairs.csv --vectors vectors.npy --ids two.csv --id-column source": "Error: two.csv: ids: 1 of them for 121",
     "fit pairs.csv --vectors vectors.npy --ids twice.txt": "Error: twice.txt: ids: 'n00001' stands more than once",
@@ -492,6 +493,10 @@ def faulty(project):
     (project / "damaged" / "report.json").write_text("{")
     shutil.copytree(project / "head", project / "strange", dirs_exist_ok=True)
     (project / "strange" / "report.json").write_text('{"inputs": {"pairs": "pairs.csv", "items": "x", "how": {}}}')
+    shutil.copytree(project / "head", project / "narrower", dirs_exist_ok=True)
+    about = json.loads((project / "head" / "config.json").read_text())
+    about["config"]["rank"] = 5
+    (project / "narrower" / "config.json").write_text(json.dumps(about))
     vectors = np.load(project / "vectors.npy")
     np.save(project / "same.npy", np.ones_like(vectors))
     vectors[3, 1] = np.nan
