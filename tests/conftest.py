@@ -6,11 +6,15 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from rolebregman.sources import FetchError, fetch
 
 matplotlib.use("Agg")
 torch.set_num_threads(1)
+# A machine that does other work is slow, and that says nothing about the library.
+settings.register_profile("rolebregman", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rolebregman")
 root = Path(__file__).resolve().parents[1]
 
 

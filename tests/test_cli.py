@@ -27,7 +27,7 @@ from rolebregman import study as study_module
 from rolebregman.baselines import HEADS
 from rolebregman.catalogue import Place, RawFile, Source
 from rolebregman.cli import app
-from rolebregman.command import progress
+from rolebregman.command import ends_of, progress
 from rolebregman.datasets import LOADERS, toy_tree
 from rolebregman.heads import BregmanHead, load_head
 from rolebregman.training import History
@@ -331,6 +331,19 @@ def test_search_shows_the_texts_of_what_it_finds(project, tree):
     found = read(run("search told n00040 -k 120", project).stdout).fillna("")
     expected = ["the " + name if name in set(names[5:]) else "" for name in found["target"]]
     assert list(found["text"]) == expected and "" in expected
+
+
+def test_columns_as_said_now_come_before_those_of_fit_and_those_that_are_not_there_are_guessed(tmp_path):
+    how = dict(source="child", target="parent")
+    items = dict(vectors=None, ids=None, texts=None, id_column=None, encoder=None)
+    report = dict(inputs=dict(items=items, pairs="pairs.csv", how=how))
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    (tmp_path / "same.csv").write_text("child,parent,note\na,b,c\n")
+    (tmp_path / "other.csv").write_text("from,to\na,b\n")
+    guessed = dict(source=None, target=None)
+    assert ends_of(tmp_path, tmp_path / "same.csv") == how
+    assert ends_of(tmp_path, tmp_path / "same.csv", "note", "child") == dict(source="note", target="child")
+    assert ends_of(tmp_path, tmp_path / "other.csv") == ends_of(tmp_path / "none", tmp_path / "same.csv") == guessed
 
 
 def test_the_columns_of_fit_are_those_of_later_pairs(project):
