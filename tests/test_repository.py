@@ -37,6 +37,13 @@ def test_the_first_cell_holds_only_what_nbdev_takes_from_it(path):
     assert re.fullmatch(r"# .*\n+(> .*\n?)+\s*", first), "nbdev keeps no more of it: make a cell of the rest"
 
 
+@pytest.mark.parametrize("path", notebooks, ids=lambda p: p.stem)
+def test_a_notebook_shows_something_happen(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    shown = [c for c in cells if c["cell_type"] == "code" and not "".join(c["source"]).startswith("#| hide")]
+    assert any(c["outputs"] for c in shown), "no cell that a reader sees has an output"
+
+
 def test_versions_agree():
     version = import_module("rolebregman").__version__
     config = ConfigParser(delimiters=["="])
