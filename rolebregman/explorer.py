@@ -171,7 +171,7 @@ def trained(
         head = fit_nouns(ds)
         head.save_pretrained(folder/"head")
         write_data(explorer_data(head, ds), folder)
-        mark.write_text(made_from)
+        write_whole(mark, made_from)
     return folder
 
 # %% ../nbs/15_explorer.ipynb #3a619f8d
@@ -186,7 +186,7 @@ def publish(
         write_data(dict(missing=why), folder)
         return why
     Path(folder).mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(made/FILE, Path(folder)/FILE)
+    write_whole(Path(folder)/FILE, lambda part: shutil.copyfile(made/FILE, part))
     return ""
 
 @call_parse

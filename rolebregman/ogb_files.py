@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from .readers import faults_named
 from .sources import FetchError, cache_dir, sha256
+from .whole_files import write_whole
 
 # %% ../nbs/03h0_ogb_files.ipynb #39ab6f43
 _rebuild = np.empty(0).__reduce__()[0] # NumPy's own, under its name in NumPy 1 and in NumPy 2
@@ -112,9 +113,9 @@ def _unpack(archive, root):
             if not inside:
                 raise ValueError(f"{archive} holds no {file}; it holds {', '.join(z.namelist()[:5])}")
             (folder/file).parent.mkdir(parents=True, exist_ok=True)
-            with z.open(inside[0]) as src, open(folder/f"{file}.part", "wb") as dst:
-                shutil.copyfileobj(src, dst, 1 << 20)
-            os.replace(folder/f"{file}.part", folder/file)
+            def copied(part, name=inside[0]):
+                with z.open(name) as src, open(part, "wb") as dst: shutil.copyfileobj(src, dst, 1 << 20)
+            write_whole(folder/file, copied)
     return folder
 
 def _ogb_folder(root):
