@@ -394,10 +394,15 @@ def search(
 # %% ../nbs/06a_runner.ipynb #d1a05c05
 def chosen_settings(
     path, # the JSON that `search` writes; it need not exist
-    dataset: str, # one of `DATASETS`; for a split over nodes that has none, those of the same dataset split over edges
+    dataset: str, # one of `DATASETS`; see below for one that was not searched itself
     head: str, # one of `HEADS`
 ) -> dict: # keyword arguments `train` and `options` of `Task`
-    "The chosen settings of a head on a dataset; empty where none were chosen."
+    """The chosen settings of a head on a dataset; empty where none were chosen.
+
+    A split over nodes that was not searched takes those of its dataset split over edges, and a part of the Gene Ontology
+    (`go/all` too) those of `go/cellular_component`.
+    """
     kept = json.loads(Path(path).read_text()) if Path(path).exists() else {}
-    found = kept.get(dataset, kept.get(dataset.removesuffix("/node"), {})).get(head, {})
+    kin = [dataset, dataset.removesuffix("/node"), *["go/cellular_component"] * dataset.startswith("go/")]
+    found = next((kept[name] for name in kin if name in kept), {}).get(head, {})
     return dict(train=found.get("train", {}), options=found.get("options", {}))

@@ -291,6 +291,11 @@ def test_search_takes_the_best_on_validation_and_keeps_the_rest(tmp_path):
         assert kept["train"]["margin"] == kept["train"]["direction_margin"] and policy.items() <= kept["train"].items()
     assert chosen_settings(chosen, "other", "mlp")["train"] == {"lr": 5.0}
     assert chosen_settings(chosen, "other", "order") == dict(train={}, options={})
+    chosen.write_text(json.dumps({"go/cellular_component": {"mlp": {"train": {"lr": 3.0}}}, "wordnet": {"mlp": {}}}
+                                 | json.loads(chosen.read_text())))
+    assert {chosen_settings(chosen, f"go/{part}", "mlp")["train"]["lr"]
+            for part in ("all", "all/node", "biological_process", "cellular_component/node")} == {3.0}
+    assert chosen_settings(chosen, "wordnet/node", "mlp")["train"] == {}
     size = (tmp_path / "search.csv").stat().st_size
     search("toy", tmp_path / "search.csv", chosen, **how)
     assert (tmp_path / "search.csv").stat().st_size == size
