@@ -61,7 +61,7 @@ def fit(
     id_column: IdColumn = None,
     encoder: Annotated[str, typer.Option(help="Encoder of the texts, where there are no vectors.")] = Items.encoder,
     out: Folder = Path("head"),
-    head: Annotated[str, typer.Option(help="Kind of head; any other word lists them.")] = "role_bregman_lowrank",
+    head: Annotated[str, typer.Option(help="Kind of head; any other word lists them.")] = "directed_bregman",
     epochs: Annotated[int, typer.Option(min=0, help="Passes over the training pairs, at most.")] = 100,
     patience: Annotated[int, typer.Option(min=0, help="Stop after so many without a better one; 0: never.")] = 20,
     loss: Annotated[Literal["margin", "softmax"], typer.Option(help="Loss of the training.")] = "margin",

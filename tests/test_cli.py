@@ -129,12 +129,12 @@ def test_study_takes_what_the_study_takes():
 
 def test_fit_writes_a_head_that_is_the_librarys_own(project, tree):
     report = json.loads((project / "head" / "report.json").read_text())
-    assert report["head"]["name"] == "role_bregman_lowrank" and report["pairs"] == dict(train=96, valid=12, test=12)
+    assert report["head"]["name"] == "directed_bregman" and report["pairs"] == dict(train=96, valid=12, test=12)
     assert report["inputs"]["pairs"] == "../pairs.csv" and set(report["metrics"]) == {"valid", "test"}
     ds = cli._dataset(project / "pairs.csv", own_files.Items(project / "vectors.csv"), report["inputs"]["how"])
     torch.manual_seed(0)
-    mine = cli._settings("role_bregman_lowrank", dict(epochs=4, patience=20), [])[0]
-    head = HEADS["role_bregman_lowrank"].head(12, maps="lowrank")
+    mine = cli._settings("directed_bregman", dict(epochs=4, patience=20), [])[0]
+    head = HEADS["directed_bregman"].head(12, maps="residual", rank=48, extra=16)
     train(head, ds, mine, progress=False)
     saved = load_head(project / "head").state_dict()
     assert all(torch.equal(value, saved[name]) for name, value in head.state_dict().items())
@@ -240,7 +240,7 @@ def test_a_log_has_a_line_every_so_often(project):
     done = run("fit pairs.csv --vectors vectors.csv --epochs 40 --patience 0 --out logged", project)
     lines = [line for line in done.stderr.splitlines() if "/40 epochs, loss " in line]
     assert [int(line.split("/")[0]) for line in lines] == list(range(2, 41, 2)) and "\r" not in done.stderr
-    assert lines[-1].endswith("at most 00:00 left") and "validation 0." in lines[0]
+    assert lines[-1].endswith("at most 00:00 left") and re.search(r"validation [01]\.\d{3}, ", lines[0])
     assert run("fit pairs.csv --vectors vectors.csv --epochs 0 --out logged", project).stderr.count("\n") == 1
 
 
@@ -262,8 +262,8 @@ def test_a_width_that_does_not_fit_names_the_file():
 
 def test_the_default_head_is_that_of_the_readme(project):
     ours = load_head(project / "head")
-    assert type(ours) is BregmanHead and ours.config == BregmanHead(12, maps="lowrank").config
-    assert 'BregmanHead(ds.dim, maps="lowrank")' in (root / "README.md").read_text()
+    assert type(ours) is BregmanHead and ours.config == BregmanHead(12, maps="residual", rank=48, extra=16).config
+    assert 'BregmanHead(ds.dim, maps="residual", rank=48, extra=16)' in (root / "README.md").read_text()
 
 
 def test_blocks_change_nothing(project, monkeypatch):
