@@ -83,7 +83,8 @@ PANELS["undirected roles"] = {
 OURS = tuple(panel for panel in PANELS if panel not in ("projection", "direction_weight"))
 _BY_DATASET = {"hyperlex/random": OURS, "hyperlex/lexical": ("plain head", "undirected roles", "parts", "training"),
                "sick": ("maps", "inputs", "data", "undirected roles", "parts", "training"),
-               "snli/dev-as-train": ("parts", "training"), "go/cellular_component": ("data",)}
+               "snli/dev-as-train": ("parts", "training"), "wordnet": ("parts", "training"),
+               "go/cellular_component": ("data",)}
 _PAPERS = ("hyperlex/random", "hyperlex/lexical", "snli/dev-as-train", "wordnet")
 _HEADS = {"plain head": ("icnn_bregman",), "parts": ("directed_bregman",), "training": ("directed_bregman", "mlp"),
           "noise": ("role_bregman", "icnn_bregman"),

@@ -184,7 +184,10 @@ def mean_figure(
     ax.tick_params(length=0)
     ax.invert_yaxis()
     ax.xaxis.tick_top()
-    ax.set_title(f"{metric.replace('_', ' ')}, mean over {rows['seed'].nunique()} seeds", fontsize=10)
+    firsts = (behind == 0).sum(axis=1)
+    name, seeds = metric.replace("_", " ").replace("mrr", "MRR"), rows["seed"].nunique()
+    ax.set_title(f"{name}, mean over {seeds} seeds: {firsts.idxmax()} is first on {firsts.max()} of {table.shape[1]}",
+                 fontsize=10)
     return figure
 
 # %% ../nbs/06b_tables.ipynb #f7be3d65
