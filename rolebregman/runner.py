@@ -399,8 +399,8 @@ def chosen_settings(
 ) -> dict: # keyword arguments `train` and `options` of `Task`
     """The chosen settings of a head on a dataset; empty where none were chosen.
 
-    A split over nodes that was not searched takes those of its dataset split over edges, and a part of the Gene Ontology
-    (`go/all` too) those of `go/cellular_component`.
+    A split over nodes that was not searched takes those of its dataset split over edges, and a part of the Gene
+    Ontology (`go/all` too) those of `go/cellular_component`.
     """
     kept = json.loads(Path(path).read_text()) if Path(path).exists() else {}
     kin = [dataset, dataset.removesuffix("/node"), *["go/cellular_component"] * dataset.startswith("go/")]
