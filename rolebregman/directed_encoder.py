@@ -24,7 +24,9 @@ from .training import NegativeSampler, direction_loss, named_generator, rank_los
 
 # %% ../nbs/11b_directed_encoder.ipynb #e47aa010
 class RoleHead(Module):
-    "A head as the last module of a model: embeddings `(n, d)` pass through, the head travels along. Raises `TypeError`"
+    """A head as the last module of a model: embeddings `(n, d)` pass through, the head travels along.
+
+    Raises `TypeError` for what is no head."""
     def __init__(self,
         head: DistanceHead,  # of the width of the embeddings
     ):

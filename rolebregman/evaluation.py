@@ -97,7 +97,7 @@ def rank_metrics(
 def split_metrics(
     scores: Scores, # the distances of one split
 ) -> dict: # name to value; NaN for the four direction metrics where no pair is one-way
-    "All metrics of the study from the distances of one split (definitions in the table of `06_evaluation`)."
+    "All metrics of the study from the distances of one split (defined in the table above)."
     forward, reverse, negative = scores.forward, scores.reverse, scores.negative
     ahead, behind = forward[scores.one_way], reverse[scores.one_way]
     labels = np.repeat([1, 0], len(forward))
@@ -120,7 +120,7 @@ def evaluate(
     split: str = "test", # `"train"`, `"valid"` or `"test"`
     candidates: int | str = 100, # sampled for each pair, the same for every head; or `"all"`
     compile: bool = False, # score by PyTorch's compiler, where there is one
-) -> dict: # the metrics by name, in the order of the table of `06_evaluation`
+) -> dict: # the metrics by name, in the order of the table above
     """All metrics of `head` on one split.
 
     With `candidates="all"`, `mrr` and `hits@k` come from `filtered_ranks`, among everything in the pool; the others

@@ -114,8 +114,9 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
               repo_url="https://github.com/rolebregman/rolebregman"):
     """A head for the Hub: `save_pretrained`, `push_to_hub`, `from_pretrained`; `.head` is the head itself.
 
-    `from_pretrained` takes a folder or the name of a repository (`revision`, `token`, `cache_dir`, `local_files_only`
-    as everywhere on the Hub). It raises what `load_head` raises where the files are not those of a head.
+    `from_pretrained` takes a folder or the name of a repository (`revision=`, `token=`, `cache_dir=` and
+    `local_files_only=` as everywhere on the Hub). It raises what `load_head` raises where the files are
+    not those of a head.
     """
     def __init__(self,
         head: DistanceHead,  # what is saved
@@ -141,8 +142,8 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
                         force_download=False) -> "HubHead":
         """Read a head from `name`, a folder or a repository of the Hub.
 
-        `revision`, `token`, `cache_dir`, `local_files_only` and `force_download` are those of `hf_hub_download`. Raises
-        `FileNotFoundError` for what can be neither."""
+        `revision`, `token`, the folder of the cache, `local_files_only` and `force_download` are those of
+        `hf_hub_download`. Raises `FileNotFoundError` for what can be neither."""
         folder = Path(name)
         if not folder.is_dir():
             files = ["config.json", "model.safetensors", "README.md"]

@@ -178,8 +178,8 @@ def graded_correlation(ds: DirectedDataset,   # of `load_hyperlex`
                       ) -> dict[str, float]:  # Spearman's rho by group; nan where a group has fewer than three pairs
     """Spearman's rho between graded entailment and the negated distance: all pairs, nouns, verbs, official test splits.
 
-    For a trained head, "random test" is unseen with split="random" only, and "lexical test" with split="lexical"; the
-    other groups hold pairs that it was trained on."""
+    For a trained head, "random test" is unseen with `split="random"` only, and "lexical test" with `split="lexical"`;
+    the other groups hold pairs that it was trained on."""
     graded, distances = ds.graded, np.asarray(distances, dtype=np.float64)
     if distances.shape != (len(graded),):
         raise ValueError(f"distances: shape {distances.shape}, expected ({len(graded)},) as ds.graded")

@@ -292,7 +292,7 @@ def _advice(source, missing, tried):
 # %% ../nbs/03a_sources.ipynb #0e1eb05b
 def list_sources() -> pd.DataFrame: # one row a file
     """Every raw file: source, size in bytes, SHA-256, licence, official address, carrier, and where it lies already:
-    "cache", "mirror" or "". None where a size or checksum is not known."""
+    `cache`, `mirror`, or nothing. None where a size or checksum is not known."""
     rows, root = [], os.path.expanduser(os.environ.get("ROLEBREGMAN_MIRROR", ""))
     for s in SOURCES.values():
         at = {p.kind: p for p in s.places}

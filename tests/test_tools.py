@@ -200,6 +200,17 @@ def test_figures_and_tables_are_numbered_for_each_page():
 def test_what_is_printed_in_columns_is_not_broken_into_lines():
     printed = [dict(text=t) for t in ("one line, which may be long", "name   value\nmrr    0.5", '{\n  "mrr": 0.5\n}')]
     assert [import_module("build_site").in_columns(dict(outputs=[p])) for p in printed] == [False, True, False]
+    table = dict(data={"text/html": "<table></table>", "text/plain": "name   value"})
+    assert not import_module("build_site").in_columns(dict(outputs=[dict(text="a sentence"), table]))
+
+
+def test_punctuation_stays_with_formulas_and_names():
+    code, formula = '<code class="docutils literal">x y</code>', '<span class="math notranslate">\\(t\\)</span>'
+    link = f'<a href="q">{code}</a>'
+    html = f"<p>({link}), {formula}. {code} z</p><h4>Head.some_name<a href='#'>#</a></h4>"
+    assert import_module("build_site").kept_together(html) == (
+        f'<p><span class="kept">({link}),</span> <span class="kept">{formula}.</span> {code} z</p>'
+        "<h4>Head.<wbr>some_<wbr>name<a href='#'>#</a></h4>")
 
 
 def test_code_in_markdown_is_not_translated():
