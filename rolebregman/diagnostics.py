@@ -319,10 +319,10 @@ def conclusions(
         each("direction_accuracy", "direction_frozen", "direction_items") + ". " +
         ("So the maps make the direction, as the paper says, and that the curvature differs from place to place adds "
          "little to it, which the paper does not say. " if lost.max() < 0.02 else
-         "So the bend of the potential has a part in the direction. ") +
-        ("One number of each item does about as well, as in the control" if alone.min() < 0.03 else
-         "One number of each item falls behind") +
-        (f", but not on {' and '.join(alone.index[alone >= 0.03])}: there the pair counts, too."
+         f"So the bend of the potential has a part in the direction on {' and '.join(lost.index[lost >= 0.02])}. ") +
+        (f"One number of each item does about as well, as in the control, on {' and '.join(alone.index[alone < 0.03])}"
+         if alone.min() < 0.03 else "One number of each item falls behind") +
+        (f"; on {' and '.join(alone.index[alone >= 0.03])} the pair counts, too."
          if alone.min() < 0.03 <= alone.max() else "."))
     said["What is learned of the potential"] = (
         "of the distance, in the median: the strongly convex term, which no training changes, "
