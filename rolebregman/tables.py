@@ -303,8 +303,8 @@ def _on_control(rows, ours, control):
             f"only {_span(ranking.loc[control])}, {ours} {_span(ranking.loc[ours])}."),
         "Where the control is wrong": (
             f"{ours} gets {_span(mean_table(rows, 'direction_prior_wrong').loc[ours])} of those pairs right "
-            f"(whoever learns what it learns gets few), the best head {_span(table['best, control wrong'])}. On matched "
-            f"pairs {ours} gets "
+            f"(whoever learns what it learns gets few), the best head {_span(table['best, control wrong'])}. "
+            f"On matched pairs {ours} gets "
             f"{_span(mean_table(rows, 'direction_matched').loc[ours])}, the control "
             f"{_span(table['control, matched'])}.")}
 
