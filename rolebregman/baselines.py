@@ -7,6 +7,7 @@ __all__ = ['HEADS', 'SquaredDistance', 'Euclidean', 'Cosine', 'Mahalanobis', 'Bi
            'DirectionPrior', 'Entry', 'make_head']
 
 # %% ../nbs/03_baselines.ipynb #6b49f9b2
+import inspect
 import math
 from typing import NamedTuple
 
@@ -296,7 +297,11 @@ def make_head(
     **overrides,  # Arguments of the head's class, in place of the registry's
 ) -> DistanceHead:  # A fresh head
     "Build a head of the registry; its default `proj_dim` is at most `dim`. Raises `ValueError` for an unknown name"
+    if not isinstance(name, str): raise TypeError(f"name: expected the name of a head, found {type(name).__name__}")
     if name not in HEADS: raise ValueError(f"there is no head {name!r}; the registry has {', '.join(HEADS)}")
     entry = HEADS[name]
+    known = [key for key in inspect.signature(entry.head).parameters if key != "dim"]
+    if strange := [key for key in overrides if key not in known]:
+        raise TypeError(f"{name} has no argument {strange[0]!r}; it takes {', '.join(known) or 'none but dim'}")
     config = {key: min(value, dim) if key == "proj_dim" else value for key, value in entry.config.items()}
     return entry.head(dim, **{**config, **overrides})

@@ -347,6 +347,9 @@ def toy_tree(depth: int = 5,      # levels below the root
     """A tree whose vectors know their depth: a dataset for tests and first tries that needs no files.
 
     `nodes` has columns id, text (the path from the root) and depth."""
+    for what, value, low in ("depth", depth, 1), ("branching", branching, 1), ("dim", dim, 1):
+        if not isinstance(value, int | np.integer) or value < low:
+            raise ValueError(f"{what} = {value!r}, expected a whole number of at least {low}")
     rng = np.random.default_rng(seed)
     steps = rng.normal(size=(1 + sum(branching ** d for d in range(depth + 1)), dim))
     steps /= np.linalg.norm(steps, axis=1, keepdims=True)

@@ -31,7 +31,8 @@ class RoleHead(Module):
         head: DistanceHead,  # of the width of the embeddings
     ):
         super().__init__()
-        if not isinstance(head, DistanceHead): raise TypeError(f"head: expected a DistanceHead, found {type(head)}")
+        if not isinstance(head, DistanceHead):
+            raise TypeError(f"head: expected a DistanceHead, found {type(head).__name__}; make_head makes one")
         self.head = head
 
     def forward(self, features: dict, **kwargs) -> dict:
@@ -75,11 +76,14 @@ class DirectedEncoder(SentenceTransformer):
         encoder: SentenceTransformer,  # its modules are used, not copied
         head: DistanceHead,  # of the same width
     ) -> "DirectedEncoder":
-        "Put a head behind an encoder."
+        "Put a head behind an encoder. Raises `TypeError` where either is something else"
+        if not isinstance(encoder, SentenceTransformer):
+            raise TypeError(f"encoder: expected a SentenceTransformer, found {type(encoder).__name__}")
+        last = RoleHead(head)
         if (width := encoder.get_embedding_dimension()) != head.dim:
             raise ValueError(f"the encoder gives vectors of width {width}, the head takes {head.dim}")
         modules = [module for module in encoder.children() if not isinstance(module, RoleHead)]
-        return cls(modules=[*modules, RoleHead(head)], prompts=encoder.prompts, device=str(encoder.device),
+        return cls(modules=[*modules, last], prompts=encoder.prompts, device=str(encoder.device),
                    default_prompt_name=encoder.default_prompt_name)
 
     @property
@@ -138,8 +142,11 @@ def _grad_if_wanted(x, y):
 
 def _rows(embeddings, dims=0):
     "A tensor of floats from a tensor, an array or a list of either, with at least `dims` + 1 dimensions"
-    if isinstance(embeddings, list | tuple): embeddings = torch.stack([torch.as_tensor(e) for e in embeddings])
-    embeddings = torch.as_tensor(embeddings)
+    try:
+        if isinstance(embeddings, list | tuple): embeddings = torch.stack([torch.as_tensor(e) for e in embeddings])
+        embeddings = torch.as_tensor(embeddings)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"embeddings: expected numbers, as encode gives them of texts ({error})") from None
     if not embeddings.is_floating_point():
         raise ValueError(f"embeddings of {embeddings.dtype}: expected floats; the head has learned from what encode "
                          "gives at its own precision, so do not quantise them")
@@ -188,7 +195,8 @@ class DirectedLoss(nn.Module):
             found = type(model).__name__
             raise ValueError(f"model: expected a DirectedEncoder, found {found}; use DirectedEncoder.join")
         if loss not in ("softmax", "margin"): raise ValueError(f"loss is {loss!r}; expected 'softmax' or 'margin'")
-        self.model, self.loss, self.margin = model, loss, margin
+        # `loss` as an attribute would be taken for a loss within this one, and be named in the model's card
+        self.model, self.kind, self.margin = model, loss, margin
         self.direction_margin, self.direction_weight = direction_margin, direction_weight
 
     def forward(self,
@@ -204,8 +212,8 @@ class DirectedLoss(nn.Module):
         u, v = head.encode_source(x), head.encode_target(torch.cat([y, *others]))
         if keys: known = batch_known(keys[0], sum(keys[1:], []))
         else: known = torch.eye(b, len(v), dtype=torch.bool)
-        distances = head.compare_all(u, v, exact=self.loss == "margin")
-        if self.loss == "softmax": rank = softmax_loss(distances, known)
+        distances = head.compare_all(u, v, exact=self.kind == "margin")
+        if self.kind == "softmax": rank = softmax_loss(distances, known)
         else:
             i, j = (~known).nonzero().T.to(u.device)
             rank = rank_loss(distances[i, i], distances[i, j], self.margin)
@@ -217,7 +225,9 @@ class DirectedLoss(nn.Module):
 
 # %% ../nbs/11b_directed_encoder.ipynb #931ee8f3
 def _texts_of(ds: DirectedDataset) -> np.ndarray:
-    "The texts of the nodes (n,). Raises a `ValueError` where there are none"
+    "The texts of the nodes (n,). Raises a `ValueError` where there are none, a `TypeError` for what is no dataset"
+    if not isinstance(ds, DirectedDataset):
+        raise TypeError(f"ds: expected a DirectedDataset, found {type(ds).__name__}; from_pairs makes one of pairs")
     if "text" not in ds.nodes:
         raise ValueError(f"the nodes of {ds.name!r} have no column 'text', only {list(ds.nodes)}")
     return ds.nodes["text"].to_numpy()
@@ -233,7 +243,11 @@ def text_pairs(
     try: from datasets import Dataset
     except ImportError as error:
         raise ImportError("text_pairs needs the package datasets: pip install 'rolebregman[joint]'") from error
-    texts, edges = _texts_of(ds), ds.edges[split]
+    texts = _texts_of(ds)
+    if split not in ds.edges: raise ValueError(f"split: expected one of {', '.join(ds.edges)}, found {split!r}")
+    if not isinstance(negatives, int) or negatives < 0:
+        raise ValueError(f"negatives: expected a whole number from 0, found {negatives!r}")
+    edges = ds.edges[split]
     if not len(edges): raise ValueError(f"the {split} split of {ds.name!r} has no edges")
     columns = dict(source=texts[edges[:, 0]], target=texts[edges[:, 1]])
     if negatives:
@@ -253,6 +267,7 @@ class DirectedEvaluator(BaseEvaluator):
     ):
         super().__init__()
         self.texts, self.ds, self.split, self.candidates = _texts_of(ds), ds, split, candidates
+        if split not in ds.edges: raise ValueError(f"split: expected one of {', '.join(ds.edges)}, found {split!r}")
         self.name, self.batch_size, self.primary_metric = name, batch_size, f"{name}_score" if name else "score"
 
     def __call__(self,
@@ -261,7 +276,10 @@ class DirectedEvaluator(BaseEvaluator):
         epoch: int = -1,  # for the model card
         steps: int = -1,  # for the model card
     ) -> dict:  # metric to value
-        "Encode, compare, measure. Raises `ValueError` as `evaluate` does"
+        "Encode, compare, measure. Raises `ValueError` as `evaluate` does, and for a model without a head"
+        if not isinstance(model, DirectedEncoder):
+            raise ValueError(f"model: expected a DirectedEncoder, found {type(model).__name__}; DirectedEncoder.join "
+                             "puts a head behind it")
         used = np.unique(np.concatenate([self.ds.edges[self.split].ravel(), self.ds.pool]))
         features = np.zeros((self.ds.num_nodes, model.head.dim), np.float32)
         mode = model.training

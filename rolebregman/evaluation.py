@@ -19,7 +19,7 @@ from torch import Tensor
 from .datasets import DirectedDataset
 from .heads import DistanceHead
 from .ranking import Candidates, encode_rows
-from .training import NegativeSampler, named_generator, node_label, preference_rate, score_edges
+from .training import NegativeSampler, check_match, named_generator, node_label, preference_rate, score_edges
 
 # %% ../nbs/06_evaluation.ipynb #22f6f552
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ def score_split(
     """Distances of one split, each item encoded once, without gradient.
 
     Raises a ValueError for an unknown or empty split, for a number of candidates below 1, and for a distance that is
-    not finite, naming head and pair."""
+    not finite, naming head and pair; and what `check_match` raises."""
+    check_match(head, ds)
     edges = _edges_of(ds, split)
     if not isinstance(candidates, Integral) or isinstance(candidates, bool) or candidates < 1:
         raise ValueError(f"candidates = {candidates!r}: expected a whole number of at least 1")

@@ -90,8 +90,12 @@ class DistanceHead(nn.Module):
     ) -> Tensor:  # (..., d), of the head's type and device
         "What `source` and `target` take. Raises `ValueError` for another width than `dim`"
         like = self.standardizer.mean
-        if not isinstance(x, Tensor):
-            x = np.asarray(x)
+        if isinstance(x, Tensor):
+            if x.is_complex(): raise ValueError(f"{name}: expected numbers, found dtype {x.dtype}")
+        else:
+            try: x = np.asarray(x)
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise ValueError(f"{name}: expected embeddings, all of width {self.dim}; {error}") from None
             if x.dtype.kind not in "fiub": raise ValueError(f"{name}: expected numbers, found dtype {x.dtype}")
             x = torch.tensor(x.astype(x.dtype.newbyteorder("="), order="C", copy=False))
         x = x.to(like.device)
@@ -118,8 +122,12 @@ class DistanceHead(nn.Module):
         x: Tensor,  # (..., d), sources
         y: Tensor,  # (..., d), targets; broadcasts with `x`
     ) -> Tensor:  # (...)
-        "The distance from source to target"
-        return self.compare(self.encode_source(x), self.encode_target(y))
+        "The distance from source to target. Raises `ValueError` where the two do not pair up"
+        u, v = self.encode_source(x), self.encode_target(y)
+        if any(a != b and a != 1 and b != 1 for a, b in zip(u.shape[-2::-1], v.shape[-2::-1])):
+            raise ValueError(f"x and y must pair up: found {tuple(u.shape[:-1])} and {tuple(v.shape[:-1])} embeddings; "
+                             "pairwise gives the distances of all pairs")
+        return self.compare(u, v)
 
     def gap(
         self,
@@ -200,8 +208,13 @@ class DistanceHead(nn.Module):
         Y: Tensor,  # (m, d), targets
         exact: bool = True,  # False allows the product form, which is exact only to rounding of its largest term
     ) -> Tensor:  # (n, m)
-        "The distances of all pairs"
-        return self.compare_all(self.encode_source(X), self.encode_target(Y), exact=exact)
+        "The distances of all pairs. Raises `ValueError` for other shapes"
+        u, v = self.encode_source(X), self.encode_target(Y)
+        for name, given in ("X", u), ("Y", v):
+            if given.ndim != 2:
+                shape = (*given.shape[:-1], self.dim)
+                raise ValueError(f"{name}: expected rows, (n, {self.dim}), found shape {shape}; reshape it")
+        return self.compare_all(u, v, exact=exact)
 
     def fit_standardizer(
         self,
@@ -356,10 +369,13 @@ class BregmanHead(DistanceHead):
         rank: int = 16,  # Width of the bottleneck of lowrank and residual maps
         extra: int = 0,  # Number of learned role coordinates appended
     ):
-        if isinstance(hidden, Integral): raise ValueError(f"hidden: expected widths as (128, 128), found {hidden}")
+        if not np.iterable(hidden) or not all(isinstance(width, Integral) for width in hidden):
+            raise ValueError(f"hidden: expected widths as (128, 128), found {hidden!r}")
         proj_dim, hidden = dim if proj_dim is None else proj_dim, tuple(hidden)
         super().__init__(dim, proj_dim=proj_dim, hidden=hidden, strong_convexity=strong_convexity, roles=roles,
                          maps=maps, init=init, activation=activation, rank=rank, extra=extra)
+        for name, value in ("proj_dim", proj_dim), ("rank", rank), ("extra", extra):
+            if not isinstance(value, Integral): raise ValueError(f"{name} must be a whole number, found {value!r}")
         for name, value, known in ("roles", roles, ROLES), ("maps", maps, MAPS), ("init", init, INITS):
             if value not in known: raise ValueError(f"{name} must be one of {', '.join(known)}, found {value!r}")
         if min(proj_dim, rank) < 1 or extra < 0:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 from huggingface_hub import EvalResult, ModelCard, ModelCardData, PyTorchModelHubMixin, snapshot_download
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 from torch import nn
 
 from . import __version__
@@ -29,10 +29,17 @@ _LIMITS = """\
 - Much of direction accuracy may come from items alone (some look general): compare with `direction_prior`."""
 
 
+def _check_head(head):
+    if not isinstance(head, DistanceHead):
+        raise TypeError(f"head: expected a DistanceHead, found {type(head).__name__}")
+
+
 def _numbers(results) -> pd.DataFrame:
     "Rows with the metrics shown, from a DataFrame, a mapping or a list of mappings. Raises a `ValueError` without any"
-    rows = results if isinstance(results, pd.DataFrame) else pd.DataFrame(
+    try: rows = results if isinstance(results, pd.DataFrame) else pd.DataFrame(
         [results] if isinstance(results, dict) else results)
+    except ValueError: raise ValueError("results: expected what evaluate returns, or rows of such metrics, found "
+                                        f"{type(results).__name__}") from None
     if "error" in rows: rows = rows[rows["error"].isna() | (rows["error"] == "")]
     if not len(rows) or not set(SHOWN) & set(rows):
         raise ValueError(f"results: expected rows with some of {', '.join(SHOWN)}, found {len(rows)} rows with "
@@ -53,6 +60,7 @@ def model_card(
     license: str = "apache-2.0",  # of the head's weights
 ) -> ModelCard:  # its text in `str(card)`
     "Describe a head by its results: data, scale, metrics, limits, use. Raises `ValueError` for results it cannot use."
+    _check_head(head)
     rows, kind = _numbers(results), type(head).__name__
     first = rows.iloc[0]
     data, scale = first.get("dataset", ds.name if ds else "own pairs"), first.get("scale", "")
@@ -123,7 +131,9 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
         card: ModelCard | None = None,  # from `model_card`; a bare one by default
     ):
         super().__init__()
-        if not isinstance(head, DistanceHead): raise TypeError(f"head: expected a DistanceHead, found {type(head)}")
+        _check_head(head)
+        if card is not None and not isinstance(card, ModelCard):
+            raise TypeError(f"card: expected a ModelCard, found {type(card).__name__}; ModelCard(text) makes one")
         self.head, self.card = head, card
 
     def forward(self, x, y):
@@ -152,5 +162,8 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
                                                  allow_patterns=files))
             except HFValidationError as error:
                 raise FileNotFoundError(f"{name} is no folder, and cannot name a repository: {error}") from None
+            except (RepositoryNotFoundError, LocalEntryNotFoundError) as error:
+                said = str(error).splitlines()[0]
+                raise FileNotFoundError(f"there is no folder {name}, nor could the Hub give it: {said}") from error
         card = folder / "README.md"
         return cls(load_head(folder), ModelCard.load(card) if card.is_file() else None)

@@ -6,16 +6,20 @@
 __all__ = ['HeadInteraction', 'head_model']
 
 # %% ../nbs/11e_knowledge_graphs.ipynb #0dd8218d
-import numpy as np
-import torch
 from pykeen.models import ERModel
 from pykeen.nn.modules import Interaction
 from pykeen.nn.representation import Embedding
 from pykeen.triples import CoreTriplesFactory
 
 from .heads import DistanceHead
+from .nearest import as_numbers
 
 # %% ../nbs/11e_knowledge_graphs.ipynb #47355869
+def _check_head(head):
+    if not isinstance(head, DistanceHead):
+        raise TypeError(f"head: expected a DistanceHead, found {type(head).__name__}")
+
+
 class HeadInteraction(Interaction):
     "A head as an interaction of PyKEEN: `-D(h, t)` for `(..., d)` and `(..., d)`, without a relation vector."
 
@@ -25,7 +29,7 @@ class HeadInteraction(Interaction):
         head: DistanceHead,  # trained or not; a reset brings its present weights back
     ):
         super().__init__()
-        if not isinstance(head, DistanceHead): raise TypeError(f"head: expected a DistanceHead, found {type(head)}")
+        _check_head(head)
         self.head = head
         self.start = {name: value.detach().clone() for name, value in head.state_dict().items()}
 
@@ -49,12 +53,21 @@ def head_model(
     trainable: bool = False,  # train the vectors too
     seed: int = 0,  # of PyKEEN's model
 ) -> ERModel:
-    "A model of PyKEEN: given vectors, scored by a head. Raises `ValueError` for several relations, or another shape."
-    vectors = torch.tensor(np.asarray(vectors, dtype=np.float32))
+    """A model of PyKEEN: given vectors, scored by a head.
+
+    Raises `ValueError` for several relations, vectors of another shape, and a NaN or an infinity among them;
+    `TypeError` for what is no head or no triples factory."""
+    _check_head(head)
+    if not isinstance(triples_factory, CoreTriplesFactory):
+        raise TypeError(f"triples_factory: expected PyKEEN's, found {type(triples_factory).__name__}; "
+                        "TriplesFactory.from_labeled_triples makes one")
+    vectors = as_numbers(vectors, "vectors").detach().cpu().float().clone()
     if triples_factory.num_relations != 1:
         raise ValueError(f"a head is one relation, the triples have {triples_factory.num_relations}: choose one")
     if (found := tuple(vectors.shape)) != (want := (triples_factory.num_entities, head.dim)):
         raise ValueError(f"vectors: expected shape {want}, entities and width of the head, found {found}")
+    if not (finite := vectors.isfinite().all(1)).all():
+        raise ValueError(f"vectors: row {int((~finite).nonzero()[0])} holds a NaN or an infinity; repair it")
     how = dict(shape=(head.dim,), initializer=lambda _: vectors.clone(), trainable=trainable)
     return ERModel(triples_factory=triples_factory, interaction=HeadInteraction(head), random_seed=seed,
                    entity_representations=Embedding, entity_representations_kwargs=how, relation_representations=[])

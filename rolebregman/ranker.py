@@ -6,6 +6,8 @@
 __all__ = ['DirectedPairRanker']
 
 # %% ../nbs/11d_ranker.ipynb #88f7ea07
+from numbers import Real
+
 import numpy as np
 import pandas as pd
 import torch
@@ -88,8 +90,8 @@ class DirectedPairRanker(BaseEstimator):
         sources, targets = self._checked(X)
         held = _held(y, len(sources))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction: expected 0 <= fraction < 1, found {self.validation_fraction}")
+        if not isinstance(self.validation_fraction, Real) or not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction: expected 0 <= fraction < 1, found {self.validation_fraction!r}")
         valid = np.random.default_rng(seed).random(len(held)) < self.validation_fraction * (len(held) >= 50)
         self.targets_, first = np.unique(targets, axis=0, return_index=True)
         if len(first) < 2:

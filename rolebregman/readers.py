@@ -112,6 +112,9 @@ def read_pairs(pairs: str | Path | pd.DataFrame, # a file for `read_table`, or a
 
     Raises `ValueError` that names the row of an empty field, an unreadable label, or a pair that holds in one row and
     not in another."""
+    if not isinstance(pairs, pd.DataFrame | str | Path):
+        raise TypeError(f"pairs: expected a file or a DataFrame, found {type(pairs).__name__}; of a list or an array "
+                        "pd.DataFrame(pairs, columns=['source', 'target']) makes one")
     where = "pairs" if isinstance(pairs, pd.DataFrame) else str(pairs)
     table = (pairs if isinstance(pairs, pd.DataFrame) else read_table(pairs)).reset_index(drop=True)
     if not len(table):
@@ -202,6 +205,11 @@ def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .np
     if id_column is not None and not str(embeddings).lower().endswith(".parquet"):
         raise ValueError(f"id_column = {id_column!r}: only a DataFrame or a Parquet file of vectors has columns")
     if not isinstance(embeddings, str | Path):
+        if isinstance(embeddings, Mapping):
+            raise TypeError("embeddings is a mapping; pass its values as an array, and its keys as ids=")
+        if hasattr(embeddings, "detach"): # a tensor of any float type, NumPy knows no bfloat16
+            embeddings = embeddings.detach().cpu()
+            embeddings = embeddings.float() if embeddings.is_floating_point() else embeddings
         vectors = np.asanyarray(embeddings)
         if vectors.ndim != 2:
             raise ValueError(f"embeddings: shape {vectors.shape}, expected (n, d)")
@@ -216,8 +224,9 @@ def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .np
         return _vectors_of_frame(_read_parquet(path), str(path), id_column)
     if kind in ("txt", "vec", "zip"):
         return _vectors_of_words(path, wanted)
-    raise ValueError(f"embeddings: {path} is none of .npy, .npz, .parquet, .txt, .vec and .zip; "
-                     "load it and pass the array")
+    table = kind in ("csv", "tsv", "tab")
+    how = "read it with pandas and pass the DataFrame" if table else "load it and pass the array"
+    raise ValueError(f"embeddings: {path} is none of .npy, .npz, .parquet, .txt, .vec and .zip; {how}")
 
 # %% ../nbs/03c_readers.ipynb #b1dc0406
 def _vectors_of_numpy(path):

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['preference_rate', 'node_label', 'NegativeSampler', 'named_generator', 'rank_loss', 'direction_loss', 'softmax_loss',
-           'TrainConfig', 'take', 'encode_sides', 'batch_losses', 'score_edges', 'History', 'on_device', 'make_step',
-           'fit']
+           'TrainConfig', 'take', 'encode_sides', 'batch_losses', 'score_edges', 'History', 'on_device', 'check_match',
+           'make_step', 'fit']
 
 # %% ../nbs/05_training.ipynb #1c85a206
 import math
@@ -315,6 +315,21 @@ def on_device(
     return torch.tensor(features, device=device) if device.type != "cpu" and features.nbytes <= 2**30 else features
 
 
+def check_match(
+    head: DistanceHead, # any head
+    ds: DirectedDataset, # any dataset
+):
+    "Raises a TypeError for what is no head or no dataset, and a ValueError where their widths differ."
+    for name, value, kind, advice in (("head", head, DistanceHead, "make_head makes one"),
+                                      ("ds", ds, DirectedDataset, "from_pairs makes one of pairs and vectors")):
+        if not isinstance(value, kind):
+            found = f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
+            raise TypeError(f"{name}: expected a {kind.__name__}, found {found}; {advice}")
+    if head.dim != ds.dim:
+        raise ValueError(f"head: it takes embeddings of width {head.dim}, but those of {ds.name!r} are of width "
+                         f"{ds.dim}; make it with dim={ds.dim}")
+
+
 def make_step(
     head: DistanceHead, # trained in place, on the device where it is
     ds: DirectedDataset, # its `train` edges are learned
@@ -356,7 +371,11 @@ def fit(
     """Train `head` on the edges of `ds`; the head ends in `eval` mode with the weights of the best validation epoch.
 
     Without validation edges it trains for all epochs and keeps the last weights. Raises a FloatingPointError that says
-    where and what to lower when a loss, a gradient or a validation score is not finite."""
+    where and what to lower when a loss, a gradient or a validation score is not finite, a TypeError for what is no
+    head, no dataset or no `TrainConfig`, and a ValueError for a head of another width than the dataset's."""
+    check_match(head, ds)
+    if not isinstance(config, TrainConfig):
+        raise TypeError(f"config: expected a TrainConfig, found {type(config).__name__}; TrainConfig(epochs=10) is one")
     began, edges, valid = time.perf_counter(), len(ds.edges["train"]), torch.as_tensor(ds.edges["valid"])
     head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
     trainable = any(p.requires_grad for p in head.parameters())
