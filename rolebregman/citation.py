@@ -28,7 +28,8 @@ from .baselines import HEADS
 from .citations import OGBDataset, evaluate_ogb
 from .datasets import DirectedDataset, Report, load_dataset
 from .evaluation import filtered_ranks, rank_metrics
-from .runner import DATASETS, GRID, SEARCH, Store, Task, chosen_settings, run_grid
+from .runner import (
+    DATASETS, GRID, SEARCH, Store, Task, chosen_settings, require_a_success, run_grid, validation_scores)
 from .tables import mean_table, paired
 from .whole_files import write_whole
 
@@ -110,7 +111,7 @@ def protocol_metrics(
 
 @dataclass(frozen=True)
 class CitationTask(Task):
-    "A fit that is measured by the dataset's own protocol too. A worker that gets one knows the datasets of this page."
+    "A fit that is measured by the dataset's own protocol too."
     def measure(self, head, ds) -> dict:
         "`protocol_metrics` of `head` on the task's split of `ds`."
         return protocol_metrics(head, ds, self.split)
@@ -127,12 +128,15 @@ def choose_settings(
     seeds: tuple = (100,), # kept apart from the seeds of every table
     **how, # of `run_grid`
 ) -> pd.Series: # the best validation score by head, in [0, 1]
-    "For each head the trial of `GRID` that is best on Cora's validation pairs; a fit that failed scores zero."
+    """For each head the trial of `GRID` that is best on Cora's validation pairs; a fit that failed scores zero.
+
+    Raises a ValueError, and chooses nothing, where every trial of a head failed."""
     trials = [dict(lr=lr, margin=margin, direction_margin=margin, weight_decay=decay) for lr, margin, decay, _ in GRID]
     tasks = [CitationTask("cora", head, seed, "paper", train=trial, split="valid")
              for seed in seeds for head in heads for trial in trials]
-    found = run_grid(tasks, Store(rows, COLUMNS), **how)[["ranking_accuracy", "direction_accuracy"]].mean(axis=1)
-    scores = found.fillna(0).to_numpy().reshape(len(seeds), len(heads), len(trials)).mean(0)
+    store = Store(rows, COLUMNS)
+    scores = validation_scores(run_grid(tasks, store, **how)).reshape(len(seeds), len(heads), len(trials)).mean(0)
+    require_a_success(dict(zip(heads, scores.max(1))), store, "cora")
     kept = json.loads(Path(chosen).read_text()) if Path(chosen).exists() else {}
     kept.setdefault("cora", {}).update({head: dict(train=trials[best], options={})
                                         for head, best in zip(heads, scores.argmax(1))})

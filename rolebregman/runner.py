@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'DATASETS', 'COLUMNS', 'KEY', 'SEARCH', 'AXES', 'GRID', 'Scale', 'open_dataset', 'Task', 'fit_and_evaluate',
-           'provenance', 'Store', 'run_grid', 'neighbours', 'widened', 'search', 'chosen_settings']
+           'provenance', 'Store', 'run_grid', 'neighbours', 'widened', 'validation_scores', 'require_a_success',
+           'search', 'chosen_settings']
 
 # %% ../nbs/06a_runner.ipynb #f17e14ff
 import csv
@@ -277,8 +278,9 @@ def _control(dataset, seed, scale, run): # scores of the control, once a run in 
     return None if isinstance(ds, Exception) else _trained_control(ds, scale, seed)
 
 
-def _fit(task, run):
+def _fit(task, run, openers):
     "`fit_and_evaluate` with the dataset opened, and the control trained, by whoever does it"
+    DATASETS.update(openers)  # a worker knows no dataset that was added where the grid began
     of = task.dataset, task.seed, task.scale, run
     with _TURN:
         control = _control(*of) if task.split == "test" else None
@@ -299,7 +301,9 @@ def run_grid(
     Raises what `finished` raises; a fit that fails, or whose worker dies, is a row with the reason."""
     done = store.keys(failed=not retry)
     todo = list({task.key: task for task in tasks if task.key not in done}.values())
-    results = finished(partial(_fit, run=uuid4().hex), todo, jobs, backend, address) if todo else ()
+    openers = {task.dataset: DATASETS[task.dataset] for task in todo if task.dataset in DATASETS}
+    fit = partial(_fit, run=uuid4().hex, openers=openers)
+    results = finished(fit, todo, jobs, backend, address) if todo else ()
     with tqdm(total=len(todo), desc="fits", unit="fit", disable=not (progress and todo), smoothing=0.05) as bar:
         for task, row in results:
             store.append(fit_and_evaluate(task, row) | provenance() if isinstance(row, Exception) else row)
@@ -347,6 +351,25 @@ def widened(
     return {name: scale(config[name]) if isinstance(config[name], int) else [scale(width) for width in config[name]]}
 
 
+def validation_scores(
+    rows: pd.DataFrame, # of a search
+) -> np.ndarray: # in [0, 1], (len(rows),)
+    "Mean of ranking and direction accuracy; 0 for a fit that failed."
+    return rows[["ranking_accuracy", "direction_accuracy"]].mean(axis=1).fillna(0).to_numpy()
+
+
+def require_a_success(
+    best: dict, # the best of `validation_scores` by head
+    store: Store, # with the rows of the search
+    dataset: str, # that was searched
+):
+    "Nothing, or a ValueError that names a head of which every trial failed, and the last reason."
+    for head in (head for head, score in best.items() if not score):
+        error = store.rows().query("head == @head and dataset == @dataset")["error"].iloc[-1]
+        raise ValueError(f"every trial of {head} on {dataset} failed, so nothing is chosen; the last one: {error}. "
+                         f"The rows are in {store.path}; retry=True fits them again")
+
+
 def search(
     dataset: str, # one of `DATASETS`
     rows, # CSV that keeps a row for each fit of the search
@@ -361,7 +384,8 @@ def search(
 ) -> pd.DataFrame: # one row for each head: its best settings, their validation score, and the axes it is at the end of
     """Choose settings by the mean of ranking and direction accuracy on validation, over the seeds; failures score zero.
 
-    Equal scores: the earlier trial. It can be stopped and started again, as `run_grid` can."""
+    Equal scores: the earlier trial. It can be stopped and started again, as `run_grid` can. Raises a ValueError, and
+    chooses nothing, where every trial of a head failed."""
     heads, store = list(heads or HEADS), Store(rows, SEARCH)
     dim = open_dataset(dataset, seeds[0], scale, quiet=True).dim
     scores = {head: {} for head in heads}
@@ -373,13 +397,13 @@ def search(
     while any(new.values()):
         tasks = [Task(dataset, head, seed, scale, **settings(head, trial), split="valid")
                  for seed in seeds for head in heads for trial in new[head]]
-        found = run_grid(tasks, store, **how)[["ranking_accuracy", "direction_accuracy"]].mean(axis=1).fillna(0)
-        means = found.to_numpy().reshape(len(seeds), -1).mean(0).tolist()
+        means = validation_scores(run_grid(tasks, store, **how)).reshape(len(seeds), -1).mean(0).tolist()
         for head in heads:
             scores[head] |= {trial: means.pop(0) for trial in new[head]}
             wide = widened(head, dim, 2) != {}
             new[head] = neighbours(scores[head], budget - len(scores[head]), wide)
     best = {head: max(scores[head], key=scores[head].get) for head in heads}
+    require_a_success({head: scores[head][trial] for head, trial in best.items()}, store, dataset)
     chosen = Path(chosen)
     kept = json.loads(chosen.read_text()) if chosen.exists() else {}
     kept.setdefault(dataset, {}).update({head: settings(head, best[head]) for head in heads})

@@ -164,6 +164,22 @@ def test_a_dataset_that_cannot_be_opened_is_tried_once_a_run(tmp_path, monkeypat
     assert tried == [0, 1, 0, 1]
 
 
+def test_workers_know_a_dataset_that_was_added_where_the_grid_began(undisturbed, tmp_path, monkeypatch):
+    monkeypatch.setitem(DATASETS, "mine", lambda seed, quiet: open_dataset("toy", seed, quiet=quiet))
+    mine = [Task("mine", task.head, task.seed, train=task.train) for task in tasks()]
+    rows = run_grid(mine, Store(tmp_path / "rows.csv"), jobs=2, progress=False)
+    same = undisturbed.assign(dataset="mine")
+    pd.testing.assert_frame_equal(steady(rows), steady(same), check_exact=True)
+
+
+def test_a_search_in_which_every_trial_of_a_head_fails_chooses_nothing(tmp_path):
+    how = dict(heads=["euclidean", "mlp"], budget=2, train=dict(epochs=1), progress=False,
+               grid=[(lr, 1.0, 0.01, 1.0) for lr in (1e30, 1e31)])
+    with pytest.raises(ValueError, match=r"every trial of euclidean on toy failed.*FloatingPointError: .*search.csv"):
+        search("toy", tmp_path / "search.csv", tmp_path / "chosen.json", **how)
+    assert not (tmp_path / "chosen.json").exists()
+
+
 def test_a_worker_that_dies_is_a_row(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "finished", lambda work, todo, *how: ((task, RuntimeError("died")) for task in todo))
     rows = run_grid(tasks(), Store(tmp_path / "rows.csv"), progress=False)
