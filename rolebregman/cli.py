@@ -390,9 +390,9 @@ def data_show(
 def study(
     datasets: Annotated[str, typer.Option(help="Names with commas between; the scale's by default.")] = "",
     heads: Annotated[str, typer.Option(help="Names with commas between; all by default.")] = "",
-    seeds: Annotated[int, typer.Option(help="How many seeds; the scale's number by default.")] = 0,
+    seeds: Annotated[int, typer.Option(min=0, help="How many seeds; the scale's number by default.")] = 0,
     scale: Annotated[str, typer.Option(help="quick, paper (5,000 training edges at most) or full.")] = "quick",
-    jobs: Annotated[int, typer.Option(help="Processes; as many as there are cores by default.")] = 0,
+    jobs: Annotated[int, typer.Option(min=0, help="Processes; as many as there are cores by default.")] = 0,
     backend: Annotated[str, typer.Option(help="loky (processes of this machine), dask or ray.")] = "loky",
     address: Annotated[str, typer.Option(help="Of a running Dask or Ray cluster; one is made by default.")] = "",
     out: Annotated[str, typer.Option(help="Folder for the rows and the figures.")] = "runs",

@@ -235,6 +235,14 @@ def limit(self: DirectedDataset,
 
 # %% ../nbs/03d_directed.ipynb #ec21b1fc
 @patch
+def names(self: DirectedDataset,
+          column: str = "text"  # of `nodes`; ids where there is no such column
+         ) -> np.ndarray:       # (num_nodes,)
+    "What the items are called."
+    return self.nodes[column if column in self.nodes else "id"].to_numpy()
+
+
+@patch
 def examples(self: DirectedDataset,
              n: int = 3,           # how many
              split: str = "train", # of which split
@@ -244,13 +252,13 @@ def examples(self: DirectedDataset,
     "A few edges in words: the texts of source and target, or their ids where there is no text."
     edges = self.edges[split]
     some = edges[np.random.default_rng(seed).permutation(len(edges))[:n]]
-    words = self.nodes[column if column in self.nodes else "id"].to_numpy()
+    words = self.names(column)
     return pd.DataFrame(dict(source=words[some[:, 0]], target=words[some[:, 1]]))
 
 # %% ../nbs/03d_directed.ipynb #6048482d
 def _in_order(edges, order, fractions):
     "The edges sorted by the rank of their source, then of their target; the fractions checked"
-    if not (len(fractions) == 3 and min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-9 and fractions[0]):
+    if not (np.shape(fractions) == (3,) and min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-9 and fractions[0]):
         raise ValueError(f"fractions = {fractions}, expected three shares that sum to 1, that of train above 0")
     edges = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     keys = edges if order is None else np.asarray(order)[edges]

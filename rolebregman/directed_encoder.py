@@ -8,6 +8,7 @@ __all__ = ['RoleHead', 'DirectedEncoder', 'batch_known', 'DirectedLoss', 'text_p
 # %% ../nbs/11b_directed_encoder.ipynb #9e5bffcf
 import dataclasses
 import math
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,10 @@ class DirectedLoss(nn.Module):
             found = type(model).__name__
             raise ValueError(f"model: expected a DirectedEncoder, found {found}; use DirectedEncoder.join")
         if loss not in ("softmax", "margin"): raise ValueError(f"loss is {loss!r}; expected 'softmax' or 'margin'")
+        numbers = dict(margin=margin, direction_margin=direction_margin, direction_weight=direction_weight)
+        for name, value in numbers.items():
+            if not (isinstance(value, Real) and 0 <= value < math.inf):
+                raise ValueError(f"{name} is {value!r}; expected a finite number of at least 0")
         # `loss` as an attribute would be taken for a loss within this one, and be named in the model's card
         self.model, self.kind, self.margin = model, loss, margin
         self.direction_margin, self.direction_weight = direction_margin, direction_weight

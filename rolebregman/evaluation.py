@@ -54,6 +54,8 @@ def score_split(
     edges = _edges_of(ds, split)
     if not isinstance(candidates, Integral) or isinstance(candidates, bool) or candidates < 1:
         raise ValueError(f"candidates = {candidates!r}: expected a whole number of at least 1")
+    if candidates > max(100, len(ds.pool)):
+        raise ValueError(f"candidates = {candidates:,}: only {len(ds.pool):,} targets can be drawn; take 'all'")
     negatives = NegativeSampler(ds).sample(edges[:, 0], candidates, named_generator(ds.name, split, ds.seed))
     found = score_edges(head, ds.features, edges, negatives, compile=compile)
     scores = Scores(*found, torch.as_tensor(ds.one_way(split)))

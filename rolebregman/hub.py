@@ -65,6 +65,8 @@ def model_card(
     first = rows.iloc[0]
     data, scale = first.get("dataset", ds.name if ds else "own pairs"), first.get("scale", "")
     found = {key: rows[key].mean() for key in SHOWN if key in rows and rows[key].notna().any()}
+    if not found: raise ValueError(f"results: no finite metric among {', '.join(map(str, rows))}; expected some of: "
+                                   f"{', '.join(SHOWN)}")
     name = name or f"{kind} for {data}"
     facts = ModelCardData(
         library_name="rolebregman", license=license, model_name=name, tags=["bregman-divergence", "directed-relations"],
@@ -152,7 +154,7 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
                         force_download=False) -> "HubHead":
         """Read a head from `name`, a folder or a repository of the Hub.
 
-        `revision`, `token`, the folder of the cache, `local_files_only` and `force_download` are those of
+        `revision`, `token`, cache_dir (the Hub's, not ours), `local_files_only` and `force_download` are those of
         `hf_hub_download`. Raises `FileNotFoundError` for what can be neither."""
         folder = Path(name)
         if not folder.is_dir():

@@ -8,6 +8,7 @@ __all__ = ['HALF', 'WEIGHT_SPREAD', 'OUTPUT_GAIN', 'log', 'NonNegativeWeight', '
 # %% ../nbs/01_icnn.ipynb #3a2b0090
 import logging
 import math
+from numbers import Real
 from contextlib import contextmanager
 from functools import wraps
 
@@ -80,8 +81,8 @@ class ICNN(nn.Module):
         hidden = tuple(hidden)
         if not hidden or min(dim, *hidden) < 1:
             raise ValueError(f"dim and every width in hidden must be at least 1, found dim={dim}, hidden={hidden}")
-        if not (strong_convexity >= 0 and math.isfinite(strong_convexity)):
-            raise ValueError(f"strong_convexity must be a finite number >= 0, found {strong_convexity}")
+        if not (isinstance(strong_convexity, Real) and strong_convexity >= 0 and math.isfinite(strong_convexity)):
+            raise ValueError(f"strong_convexity must be a finite number >= 0, found {strong_convexity!r}")
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, found {activation!r}")
         self.dim, self.strong_convexity, self.activation = dim, float(strong_convexity), ACTIVATIONS[activation]

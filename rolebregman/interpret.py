@@ -127,7 +127,9 @@ def double(
 
 def _one(head, item, name):
     "One raw item (d,) in float64, standardised; a ValueError that says what is wrong with it"
-    item = torch.as_tensor(item).double()
+    try: item = torch.as_tensor(item).double()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{name}: expected one embedding of {head.dim} numbers, found {item!r:.60}") from None
     if item.shape != (head.dim,):
         raise ValueError(f"{name}: expected one embedding of shape ({head.dim},), found {tuple(item.shape)}")
     if not (fine := item.isfinite()).all():
@@ -157,6 +159,7 @@ def explain(
 
     Raises a TypeError for a head that has no smooth potential, and a ValueError for another shape than `(d,)` and for
     numbers that are not finite. Source: equations (1) and (2); section "Convexity and local curvature" of the paper."""
+    if isinstance(names, str) or len(names) != 2: raise ValueError(f"names: expected two, found {names!r}")
     head = double(head)
     potential, x, y = head.potential, _one(head, x, "x"), _one(head, y, "y")
     u, v = head.source(x), head.target(y)
@@ -189,8 +192,9 @@ def gap_parts(
 ) -> tuple[Tensor, Tensor]: # float64 (n,) each: the items' part and the pair's part, which sum to the gap
     """The two parts of equation (3), around the mean of all items in both roles.
 
-    Raises a TypeError for a head without a smooth potential."""
+    Raises a TypeError for a head without a smooth potential, a ValueError for other numbers of sources and targets."""
     head = double(head)
+    if len(x) != len(y): raise ValueError(f"x holds {len(x):,} sources and y {len(y):,} targets; expected as many")
     s_x, s_y, t_x, t_y = *map(head.encode_source, (x, y)), *map(head.encode_target, (x, y))
     centre = torch.cat([s_x, s_y, t_x, t_y]).mean(0)
     (a_x, d_x), (a_y, d_y) = head.source_form(s_x, centre), head.source_form(s_y, centre)
@@ -243,12 +247,12 @@ def extreme_pairs(
     ds: DirectedDataset, # where the pairs come from
     number: int = 10, # of pairs at each end
     split: str = "test", # of `ds`
-    text: str = "text", # column of `ds.nodes` that names an item
+    text: str = "text", # column of `ds.nodes` that names an item; ids where there is no such column
 ) -> pd.DataFrame: # source, target, forward, reverse, gap; the strongest first, then the most wrong, the worst first
     "The one-way pairs with the most negative and with the largest gaps."
     edges = ds.edges[split][ds.one_way(split)]
     x, y = ds.features[edges.T]
-    names = ds.nodes[text].to_numpy()
+    names = ds.names(text)
     found = pd.DataFrame(dict(source=names[edges[:, 0]], target=names[edges[:, 1]],
                               forward=head.score(x, y).double(), reverse=head.score(y, x).double()))
     found = found.assign(gap=found["forward"] - found["reverse"]).sort_values("gap", kind="stable")
@@ -276,7 +280,7 @@ def items_along(
     directions: int = 5, # how many, from the strongest
     number: int = 5, # of items at each end
     rows=None, # which items may be named; by default all
-    text: str = "text", # column of `ds.nodes` that names an item
+    text: str = "text", # column of `ds.nodes` that names an item; ids where there is no such column
 ) -> pd.DataFrame: # a line for each direction, turned so that training edges rise along it
     "Items at the two ends of each role direction, and the share of training edges whose target lies further up."
     values, vectors = role_directions(head)
@@ -285,7 +289,7 @@ def items_along(
     turn = torch.where(rise.mean(0) < 0, -1.0, 1.0)
     along, rise = (along * turn).numpy(), rise * turn
     rows = np.arange(ds.num_nodes) if rows is None else np.asarray(rows)
-    names, lines = ds.nodes[text].to_numpy(), []
+    names, lines = ds.names(text), []
     for i, value in enumerate(values[:directions].tolist()):
         order = rows[np.argsort(along[rows, i], kind="stable")]
         low, high = (list(dict.fromkeys(names[some]))[:number] for some in (order, order[::-1]))

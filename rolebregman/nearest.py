@@ -74,7 +74,8 @@ class Nearest:
         head: DistanceHead,  # Any head
         side: str = "target",  # What the items are
     ):
-        if not isinstance(head, DistanceHead): raise ValueError(f"head: expected a DistanceHead, found {head!r:.60}")
+        if not isinstance(head, DistanceHead):
+            raise ValueError(f"head: expected a DistanceHead, found {type(head).__name__}; the head comes first")
         self.head, self.side = head, side
         self.given, self.asked = ("Y", "X") if side == "target" else ("X", "Y")  # what errors call items and queries
         self.by_product = head.product_form and head.standardizer.mean.dtype not in (torch.float16, torch.bfloat16)

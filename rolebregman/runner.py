@@ -353,7 +353,7 @@ def widened(
 
 def validation_scores(
     rows: pd.DataFrame, # of a search
-) -> np.ndarray: # in [0, 1], (len(rows),)
+) -> np.ndarray: # in [0, 1], (n,) for n rows
     "Mean of ranking and direction accuracy; 0 for a fit that failed."
     return rows[["ranking_accuracy", "direction_accuracy"]].mean(axis=1).fillna(0).to_numpy()
 

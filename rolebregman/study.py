@@ -102,6 +102,11 @@ def main(
     retry: store_true = False, # fit again what failed before
 ):
     "Train and evaluate every head, and print one table for each dataset, the paper's figures beside ours."
+    for name, value in dict(seeds=seeds, jobs=jobs).items():
+        if value < 0: raise SystemExit(f"--{name} {value}: expected a whole number, or 0 for the default")
+    if not search and chosen != "results/chosen.json" and not Path(chosen).exists():
+        raise SystemExit(f"--chosen {chosen}: there is no such file; --search writes it")
+    if Path(out).exists() and not Path(out).is_dir(): raise SystemExit(f"--out {out}: this is a file, not a folder")
     _names(scale, SCALES, "scale", ())
     _names(backend, BACKENDS, "back-end", ())
     heads = _names(heads, HEADS, "head", SCALES[scale].heads)

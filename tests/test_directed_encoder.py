@@ -118,6 +118,9 @@ def test_what_does_not_fit_is_said():
         DirectedLoss(bag)
     with pytest.raises(ValueError, match="loss is 'hinge'"):
         DirectedLoss(model_of(), "hinge")
+    for name, value in (("margin", "1"), ("direction_margin", -1.0), ("direction_weight", float("nan"))):
+        with pytest.raises(ValueError, match=f"{name} is {value!r}; expected a finite number of at least 0"):
+            DirectedLoss(model_of(), **{name: value})
     with pytest.raises(ValueError, match="found 1"):
         model = model_of()
         DirectedLoss(model)([model.preprocess(["dog"])])

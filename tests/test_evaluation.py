@@ -197,6 +197,12 @@ def test_other_numbers_of_candidates_are_refused(candidates):
         evaluate(head, ds, candidates=candidates)
 
 
+def test_more_candidates_than_targets_are_refused():
+    head, ds = head_and_tree("euclidean")
+    with pytest.raises(ValueError, match=rf"= 1,000,000: only {len(ds.pool)} targets can be drawn; take 'all'"):
+        evaluate(head, ds, candidates=10**6)
+
+
 def test_full_ranking_names_a_split_that_is_not_there_and_a_head_that_breaks():
     head, ds = head_and_tree("mlp")
     with pytest.raises(ValueError, match="no split 'dev'"): filtered_ranks(head, ds, "dev")

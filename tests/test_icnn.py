@@ -408,6 +408,7 @@ def test_every_parameter_of_a_fresh_network_learns(name):
 
 @pytest.mark.parametrize("change, message", [(dict(dim=0), "at least 1.*dim=0"), (dict(hidden=()), r"hidden=\(\)"),
     (dict(hidden=(4, 0)), r"hidden=\(4, 0\)"), (dict(strong_convexity=-1.0), "-1.0"),
+    (dict(strong_convexity="a"), "finite number >= 0, found 'a'"),
     (dict(strong_convexity=math.nan), "nan"), (dict(strong_convexity=math.inf), "inf"),
     (dict(activation="relu"), "squareplus.*'relu'")])
 def test_errors_name_expected_and_found(change, message):

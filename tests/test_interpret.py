@@ -1,5 +1,6 @@
 "An account of a pair adds up, to the last digits; closed forms; the measures; the command that can be stopped"
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -159,10 +160,23 @@ def test_other_heads_are_refused_by_name(name):
 @pytest.mark.parametrize("x, y, message", [
     (np.ones(3), np.ones(4), r"x: expected one embedding of shape \(4,\), found \(3,\)"),
     (np.ones(4), np.ones((1, 4)), r"y: expected one embedding of shape \(4,\), found \(1, 4\)"),
+    ("item 1", np.ones(4), "x: expected one embedding of 4 numbers, found 'item 1'"),
+    (np.ones(4), None, "y: expected one embedding of 4 numbers, found None"),
     (np.array([1, np.inf, 1, 1]), np.ones(4), "x: entry 1 is inf, expected finite numbers"),
     (np.ones(4), np.array([1, 1, 1, np.nan]), "y: entry 3 is nan, expected finite numbers")])
 def test_bad_items_are_refused(x, y, message):
     with pytest.raises(ValueError, match=message): explain(make_head("role_bregman", dim=4), x, y)
+
+
+@pytest.mark.parametrize("names", [("a",), "ab", ("a", "b", "c")])
+def test_two_names_are_expected(names):
+    with pytest.raises(ValueError, match="names: expected two, found"):
+        explain(make_head("role_bregman", dim=4), np.ones(4), np.zeros(4), names)
+
+
+def test_parts_of_the_gap_want_as_many_sources_as_targets():
+    with pytest.raises(ValueError, match="x holds 3 sources and y 2 targets; expected as many"):
+        gap_parts(make_head("role_bregman", dim=4), torch.ones(3, 4), torch.ones(2, 4))
 
 
 def test_one_item_twice_without_maps_is_at_distance_zero():
@@ -196,6 +210,9 @@ def test_extreme_pairs_are_the_ends_of_the_gaps(head, tree):
     np.testing.assert_array_equal(found.loc["strongest", "gap"], gap[:5])
     np.testing.assert_array_equal(found.loc["most wrong", "gap"], gap[::-1][:5])
     assert len(extreme_pairs(head, tree, 10**6)) <= len(gap)
+    bare = replace(tree, nodes=tree.nodes[["id"]])  # without texts, ids name the items
+    assert set(extreme_pairs(head, bare, 5)["source"]) <= set(bare.nodes["id"])
+    assert items_along(head, bare, 1, 1)["high"].isin(bare.nodes["id"]).all()
 
 
 def test_role_directions_of_known_maps():

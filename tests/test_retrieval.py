@@ -578,6 +578,7 @@ def test_bad_input_is_named():
     with pytest.raises(ValueError, match="X: expected a dense tensor"): index.search(Y.to_sparse())
     for other in torch.nn.Linear(D, D), None:
         with pytest.raises(ValueError, match="head: expected a DistanceHead, found"): TargetIndex(other, Y)
+    with pytest.raises(ValueError, match="head: .* found Tensor; the head comes first"): TargetIndex(Y, head)
     with pytest.raises(ValueError, match="ids: -7 is not in the index"): index.rerank(Y[:1], [[-7]])
     bad = Y.clone()
     bad[7, 3], bad[9, 0] = torch.nan, torch.inf

@@ -450,3 +450,11 @@ def test_graded_rows_are_the_studys_fits_with_their_correlations(tmp_path, monke
                                    dict(backend="threads")])
 def test_unknown_names_are_listed(wrong):
     with pytest.raises(SystemExit, match="expected some of"): main(**wrong)
+
+
+@pytest.mark.parametrize("wrong, says", [(dict(seeds=-1), "--seeds -1: exp"), (dict(jobs=-3), "--jobs -3: exp"),
+                                         (dict(chosen="nope.json"), "nope.json: there is no such file"),
+                                         (dict(out=__file__), "this is a file, not a folder")])
+def test_options_are_looked_at_before_anything_is_fitted(wrong, says, tmp_path):
+    with pytest.raises(SystemExit, match=says): main(**dict(datasets="toy", out=str(tmp_path)) | wrong)
+    assert not list(tmp_path.iterdir())
