@@ -378,8 +378,11 @@ def data_show(
 ):
     "Load a dataset, and say what it holds and what was dropped."
     from rolebregman.datasets import _options, describe, load_dataset
-    try: ds = load_dataset(name, **_options(options or []))
-    except TypeError as error: raise typer.BadParameter(f"{name} does not take {' '.join(options)}: {error}")
+    given = _options(options or [])
+    try: ds = load_dataset(name, **given)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and not str(error).startswith(tuple(f"{k} = " for k in given)): raise
+        raise typer.BadParameter(f"{name} does not take {' '.join(options)}: {error}")
     if as_json_: return typer.echo(as_json(describe(ds) | dict(report=ds.report)))
     pairs = "\n".join(f"  {s}  ->  {t}" for s, t in ds.examples(3).itertuples(index=False))
     typer.echo(f"{ds!r}\n\n{ds.report!r}\n\nthree of its pairs:\n{pairs}")

@@ -460,7 +460,8 @@ def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):
     "fit pairs.csv --vectors vectors.csv --set hidden=8", "fit pairs.csv --vectors vectors.csv --set lr",
     "fit pairs.csv --vectors vectors.csv --set strong_convexity=much", "evaluate head --candidates ²",
     "fit pairs.csv --vectors vectors.csv --seed 99999999999999999999", "evaluate head --candidates 1000",
-    "explain head n00004 n00001 --picture pair.xyz", "data show toy depth=deep"])
+    "explain head n00004 n00001 --picture pair.xyz", "data show toy depth=deep",
+    "data show toy depth=0", "study --seeds -1", "study --jobs -3"])
 def test_wrong_usage_ends_with_2(project, line):
     done = run(line, project, 2)
     assert done.stdout == "" and "Traceback" not in done.stderr and "Error: " in done.stderr or line == "fit"
