@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from . import runner, training
 from .evaluation import compare
 from .icnn import OUTPUT_GAIN
-from .runner import SEARCH, Store, Task, chosen_settings, run_grid
+from .runner import SEARCH, Store, Task, chosen_names, chosen_settings, run_grid
 from .standardizer import Standardizer
 from .training import rank_loss
 
@@ -376,9 +376,7 @@ def main(
     from rolebregman import ablations # by its name, which other processes know, also where this file is the program
     known = ["ours", *PANELS]
     if panel not in known: raise SystemExit(f"unknown panel {panel!r}; expected some of: {', '.join(known)}")
-    named = [name for name in datasets.replace(",", " ").split()] or datasets_of(panel)
-    if unknown := [name for name in named if name not in runner.DATASETS]:
-        raise SystemExit(f"unknown dataset {', '.join(unknown)}; expected some of: {', '.join(runner.DATASETS)}")
+    named = chosen_names(datasets, runner.DATASETS, "dataset", datasets_of(panel))
     name = f"ablation_{panel}" if panel in ("projection", "direction_weight") else "ablations"
     store = Store(Path(out) / f"{name}.csv", SEARCH)
     for dataset in named:

@@ -8,7 +8,6 @@ __all__ = ['GRAPHS', 'FORMS', 'COLUMNS', 'JUDGES', 'TABLE', 'averaged_features',
            'citation_findings', 'paper_citation', 'citation_verdict']
 
 # %% ../nbs/10_ogb.ipynb #3facbcc3
-import json
 import os
 from copy import copy
 from dataclasses import dataclass
@@ -28,10 +27,8 @@ from .baselines import HEADS
 from .citations import OGBDataset, evaluate_ogb
 from .datasets import DirectedDataset, Report, load_dataset
 from .evaluation import filtered_ranks, rank_metrics
-from .runner import (
-    DATASETS, GRID, SEARCH, Store, Task, chosen_settings, require_a_success, run_grid, validation_scores)
+from .runner import DATASETS, GRID, SEARCH, Store, Task, chosen_names, chosen_settings, run_grid, search
 from .tables import mean_table, paired
-from .whole_files import write_whole
 
 # %% ../nbs/10_ogb.ipynb #0566bd58
 def _around(ds, links):
@@ -128,20 +125,10 @@ def choose_settings(
     seeds: tuple = (100,), # kept apart from the seeds of every table
     **how, # of `run_grid`
 ) -> pd.Series: # the best validation score by head, in [0, 1]
-    """For each head the trial of `GRID` that is best on Cora's validation pairs; a fit that failed scores zero.
-
-    Raises a ValueError, and chooses nothing, where every trial of a head failed."""
-    trials = [dict(lr=lr, margin=margin, direction_margin=margin, weight_decay=decay) for lr, margin, decay, _ in GRID]
-    tasks = [CitationTask("cora", head, seed, "paper", train=trial, split="valid")
-             for seed in seeds for head in heads for trial in trials]
-    store = Store(rows, COLUMNS)
-    scores = validation_scores(run_grid(tasks, store, **how)).reshape(len(seeds), len(heads), len(trials)).mean(0)
-    require_a_success(dict(zip(heads, scores.max(1))), store, "cora")
-    kept = json.loads(Path(chosen).read_text()) if Path(chosen).exists() else {}
-    kept.setdefault("cora", {}).update({head: dict(train=trials[best], options={})
-                                        for head, best in zip(heads, scores.argmax(1))})
-    write_whole(chosen, json.dumps(kept, indent=1) + "\n")
-    return pd.Series(scores.max(1), heads)
+    "For each head the trial of `GRID` that is best on Cora's validation pairs, by `search`, which says what it raises."
+    found = search("cora", rows, chosen, heads, len(GRID), seeds=seeds, scale="paper", task=CitationTask,
+                   columns=COLUMNS, **how)
+    return found.set_index("head")["score"]
 
 
 def citation_tasks(
@@ -183,14 +170,6 @@ def forms_table(
 TABLE = [f"{graph}{form}" for graph in GRAPHS for form in ("", "+2hop")]
 
 
-def _of(names, known, default, what):
-    "The names in a text with commas; the default where it is empty"
-    names = names.replace(",", " ").split() or list(default)
-    if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"unknown {what} {', '.join(unknown)}; expected some of: {' '.join(known)}")
-    return names
-
-
 @call_parse
 def main(
     datasets: str = "", # names with commas between; the small graphs on words and with neighbours by default
@@ -202,8 +181,8 @@ def main(
     retry: store_true = False, # fit again what failed before
 ):
     "Fit every head on the citation graphs, with and without the neighbours' features."
-    heads, out = _of(heads, HEADS, HEADS, "head"), Path(out)
-    datasets = _of(datasets, DATASETS, TABLE, "dataset")
+    heads, out = chosen_names(heads, HEADS, "head", HEADS), Path(out)
+    datasets = chosen_names(datasets, DATASETS, "dataset", TABLE)
     chosen, searched, store = out / "chosen.json", out / "citation_search.csv", Store(out / "citation.csv", COLUMNS)
     how = dict(jobs=jobs or joblib.cpu_count(), retry=retry)
     try:

@@ -381,7 +381,8 @@ def data_show(
     given = _options(options or [])
     try: ds = load_dataset(name, **given)
     except (TypeError, ValueError) as error:
-        if isinstance(error, ValueError) and not str(error).startswith(tuple(f"{k} = " for k in given)): raise
+        named = str(error).startswith(tuple(f"{k} = " for k in given))  # "depth = 0, expected ...", no fault of a file
+        if isinstance(error, ValueError) and not named: raise
         raise typer.BadParameter(f"{name} does not take {' '.join(options)}: {error}")
     if as_json_: return typer.echo(as_json(describe(ds) | dict(report=ds.report)))
     pairs = "\n".join(f"  {s}  ->  {t}" for s, t in ds.examples(3).itertuples(index=False))

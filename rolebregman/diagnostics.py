@@ -23,7 +23,7 @@ from .directed import DirectedDataset, sorted_unique
 from .evaluation import compare
 from .heads import BregmanHead
 from .interpret import double, gap_parts
-from .runner import SEARCH, Store, Task, chosen_settings, run_grid
+from .runner import SEARCH, Store, Task, chosen_names, chosen_settings, run_grid
 from .training import preference_rate
 
 # %% ../nbs/09a_interpretability_table.ipynb #cf955c03
@@ -146,12 +146,10 @@ def main(
 ):
     "Fit and measure what is not there yet. It can be stopped at any moment and started again."
     from rolebregman import diagnostics # by its name, which other processes know, also where this file is the program
-    named = [text.replace(",", " ").split() for text in (datasets, heads)]
-    for what, names, known in zip(("dataset", "head"), named, (runner.DATASETS, ASYMMETRIC)):
-        if unknown := [name for name in names if name not in known]:
-            raise SystemExit(f"unknown {what} {', '.join(unknown)}; expected some of: {', '.join(known)}")
+    datasets = chosen_names(datasets, runner.DATASETS, "dataset", STUDIED)
+    heads = chosen_names(heads, ASYMMETRIC, "head", ASYMMETRIC)
     store = Store(out, INTERPRET)
-    plan = diagnostics.tasks(named[0] or STUDIED, seeds, chosen, scale, heads=named[1] or ASYMMETRIC)
+    plan = diagnostics.tasks(datasets, seeds, chosen, scale, heads=heads)
     done = store.keys(failed=not retry)
     print(f"{len(plan)} fits, {sum(task.key in done for task in plan)} of them done before", flush=True)
     try: run_grid(plan, store, jobs, retry)

@@ -8,7 +8,6 @@ __all__ = ['RoleHead', 'DirectedEncoder', 'batch_known', 'DirectedLoss', 'text_p
 # %% ../nbs/11b_directed_encoder.ipynb #9e5bffcf
 import dataclasses
 import math
-from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,9 @@ from torch import Tensor, nn
 
 from .directed import DirectedDataset
 from .evaluation import evaluate
-from .heads import DistanceHead, load_head
-from .training import NegativeSampler, direction_loss, named_generator, rank_loss, softmax_loss
+from .heads import DistanceHead, load_head, require_type
+from .training import (
+    NegativeSampler, direction_loss, named_generator, rank_loss, require_weights, softmax_loss)
 
 # %% ../nbs/11b_directed_encoder.ipynb #e47aa010
 class RoleHead(Module):
@@ -32,8 +32,7 @@ class RoleHead(Module):
         head: DistanceHead,  # of the width of the embeddings
     ):
         super().__init__()
-        if not isinstance(head, DistanceHead):
-            raise TypeError(f"head: expected a DistanceHead, found {type(head).__name__}; make_head makes one")
+        require_type("head", head, DistanceHead, "make_head makes one")
         self.head = head
 
     def forward(self, features: dict, **kwargs) -> dict:
@@ -78,8 +77,7 @@ class DirectedEncoder(SentenceTransformer):
         head: DistanceHead,  # of the same width
     ) -> "DirectedEncoder":
         "Put a head behind an encoder. Raises `TypeError` where either is something else"
-        if not isinstance(encoder, SentenceTransformer):
-            raise TypeError(f"encoder: expected a SentenceTransformer, found {type(encoder).__name__}")
+        require_type("encoder", encoder, SentenceTransformer)
         last = RoleHead(head)
         if (width := encoder.get_embedding_dimension()) != head.dim:
             raise ValueError(f"the encoder gives vectors of width {width}, the head takes {head.dim}")
@@ -196,10 +194,7 @@ class DirectedLoss(nn.Module):
             found = type(model).__name__
             raise ValueError(f"model: expected a DirectedEncoder, found {found}; use DirectedEncoder.join")
         if loss not in ("softmax", "margin"): raise ValueError(f"loss is {loss!r}; expected 'softmax' or 'margin'")
-        numbers = dict(margin=margin, direction_margin=direction_margin, direction_weight=direction_weight)
-        for name, value in numbers.items():
-            if not (isinstance(value, Real) and 0 <= value < math.inf):
-                raise ValueError(f"{name} is {value!r}; expected a finite number of at least 0")
+        require_weights(margin=margin, direction_margin=direction_margin, direction_weight=direction_weight)
         # `loss` as an attribute would be taken for a loss within this one, and be named in the model's card
         self.model, self.kind, self.margin = model, loss, margin
         self.direction_margin, self.direction_weight = direction_margin, direction_weight
@@ -229,12 +224,12 @@ class DirectedLoss(nn.Module):
         return dict(rank=rank, direction=self.direction_weight * direction)
 
 # %% ../nbs/11b_directed_encoder.ipynb #931ee8f3
-def _texts_of(ds: DirectedDataset) -> np.ndarray:
-    "The texts of the nodes (n,). Raises a `ValueError` where there are none, a `TypeError` for what is no dataset"
-    if not isinstance(ds, DirectedDataset):
-        raise TypeError(f"ds: expected a DirectedDataset, found {type(ds).__name__}; from_pairs makes one of pairs")
+def _texts_of(ds: DirectedDataset, split: str) -> np.ndarray:
+    "The texts of the nodes (n,). `TypeError` for what is no dataset, `ValueError` for no texts, or no such split"
+    require_type("ds", ds, DirectedDataset, "from_pairs makes one of pairs")
     if "text" not in ds.nodes:
         raise ValueError(f"the nodes of {ds.name!r} have no column 'text', only {list(ds.nodes)}")
+    if split not in ds.edges: raise ValueError(f"split: expected one of {', '.join(ds.edges)}, found {split!r}")
     return ds.nodes["text"].to_numpy()
 
 
@@ -248,8 +243,7 @@ def text_pairs(
     try: from datasets import Dataset
     except ImportError as error:
         raise ImportError("text_pairs needs the package datasets: pip install 'rolebregman[joint]'") from error
-    texts = _texts_of(ds)
-    if split not in ds.edges: raise ValueError(f"split: expected one of {', '.join(ds.edges)}, found {split!r}")
+    texts = _texts_of(ds, split)
     if not isinstance(negatives, int) or negatives < 0:
         raise ValueError(f"negatives: expected a whole number from 0, found {negatives!r}")
     edges = ds.edges[split]
@@ -271,8 +265,7 @@ class DirectedEvaluator(BaseEvaluator):
         batch_size: int = 64,  # texts encoded at once
     ):
         super().__init__()
-        self.texts, self.ds, self.split, self.candidates = _texts_of(ds), ds, split, candidates
-        if split not in ds.edges: raise ValueError(f"split: expected one of {', '.join(ds.edges)}, found {split!r}")
+        self.texts, self.ds, self.split, self.candidates = _texts_of(ds, split), ds, split, candidates
         self.name, self.batch_size, self.primary_metric = name, batch_size, f"{name}_score" if name else "score"
 
     def __call__(self,

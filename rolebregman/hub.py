@@ -15,7 +15,7 @@ from torch import nn
 
 from . import __version__
 from .directed import DirectedDataset
-from .heads import DistanceHead, load_head
+from .heads import DistanceHead, load_head, require_type
 
 # %% ../nbs/11c_hub.ipynb #988013ce
 # The metrics of a model card, and what it calls them
@@ -27,11 +27,6 @@ _LIMITS = """\
   kind or domain, or under another encoder than the one named above.
 - A distance has no unit: only its order, and the sign of `D(x, y) - D(y, x)`, mean something.
 - Much of direction accuracy may come from items alone (some look general): compare with `direction_prior`."""
-
-
-def _check_head(head):
-    if not isinstance(head, DistanceHead):
-        raise TypeError(f"head: expected a DistanceHead, found {type(head).__name__}")
 
 
 def _numbers(results) -> pd.DataFrame:
@@ -60,7 +55,7 @@ def model_card(
     license: str = "apache-2.0",  # of the head's weights
 ) -> ModelCard:  # its text in `str(card)`
     "Describe a head by its results: data, scale, metrics, limits, use. Raises `ValueError` for results it cannot use."
-    _check_head(head)
+    require_type("head", head, DistanceHead)
     rows, kind = _numbers(results), type(head).__name__
     first = rows.iloc[0]
     data, scale = first.get("dataset", ds.name if ds else "own pairs"), first.get("scale", "")
@@ -133,9 +128,8 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
         card: ModelCard | None = None,  # from `model_card`; a bare one by default
     ):
         super().__init__()
-        _check_head(head)
-        if card is not None and not isinstance(card, ModelCard):
-            raise TypeError(f"card: expected a ModelCard, found {type(card).__name__}; ModelCard(text) makes one")
+        require_type("head", head, DistanceHead)
+        if card is not None: require_type("card", card, ModelCard, "ModelCard(text) makes one")
         self.head, self.card = head, card
 
     def forward(self, x, y):

@@ -11,15 +11,10 @@ from pykeen.nn.modules import Interaction
 from pykeen.nn.representation import Embedding
 from pykeen.triples import CoreTriplesFactory
 
-from .heads import DistanceHead
+from .heads import DistanceHead, require_type
 from .nearest import as_numbers
 
 # %% ../nbs/11e_knowledge_graphs.ipynb #47355869
-def _check_head(head):
-    if not isinstance(head, DistanceHead):
-        raise TypeError(f"head: expected a DistanceHead, found {type(head).__name__}")
-
-
 class HeadInteraction(Interaction):
     "A head as an interaction of PyKEEN: `-D(h, t)` for `(..., d)` and `(..., d)`, without a relation vector."
 
@@ -29,7 +24,7 @@ class HeadInteraction(Interaction):
         head: DistanceHead,  # trained or not; a reset brings its present weights back
     ):
         super().__init__()
-        _check_head(head)
+        require_type("head", head, DistanceHead)
         self.head = head
         self.start = {name: value.detach().clone() for name, value in head.state_dict().items()}
 
@@ -57,7 +52,7 @@ def head_model(
 
     Raises `ValueError` for several relations, vectors of another shape, and a NaN or an infinity among them;
     `TypeError` for what is no head or no triples factory."""
-    _check_head(head)
+    require_type("head", head, DistanceHead)
     if not isinstance(triples_factory, CoreTriplesFactory):
         raise TypeError(f"triples_factory: expected PyKEEN's, found {type(triples_factory).__name__}; "
                         "TriplesFactory.from_labeled_triples makes one")

@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'DATASETS', 'COLUMNS', 'KEY', 'SEARCH', 'AXES', 'GRID', 'Scale', 'open_dataset', 'Task', 'fit_and_evaluate',
-           'provenance', 'Store', 'run_grid', 'neighbours', 'widened', 'validation_scores', 'require_a_success',
-           'search', 'chosen_settings']
+           'provenance', 'Store', 'run_grid', 'neighbours', 'widened', 'search', 'chosen_names', 'chosen_settings']
 
 # %% ../nbs/06a_runner.ipynb #f17e14ff
 import csv
@@ -351,25 +350,6 @@ def widened(
     return {name: scale(config[name]) if isinstance(config[name], int) else [scale(width) for width in config[name]]}
 
 
-def validation_scores(
-    rows: pd.DataFrame, # of a search
-) -> np.ndarray: # in [0, 1], (n,) for n rows
-    "Mean of ranking and direction accuracy; 0 for a fit that failed."
-    return rows[["ranking_accuracy", "direction_accuracy"]].mean(axis=1).fillna(0).to_numpy()
-
-
-def require_a_success(
-    best: dict, # the best of `validation_scores` by head
-    store: Store, # with the rows of the search
-    dataset: str, # that was searched
-):
-    "Nothing, or a ValueError that names a head of which every trial failed, and the last reason."
-    for head in (head for head, score in best.items() if not score):
-        error = store.rows().query("head == @head and dataset == @dataset")["error"].iloc[-1]
-        raise ValueError(f"every trial of {head} on {dataset} failed, so nothing is chosen; the last one: {error}. "
-                         f"The rows are in {store.path}; retry=True fits them again")
-
-
 def search(
     dataset: str, # one of `DATASETS`
     rows, # CSV that keeps a row for each fit of the search
@@ -380,13 +360,15 @@ def search(
     train: dict | None = None, # other settings of `TrainConfig`, the same in each trial
     seeds: tuple = (100,), # kept apart from the seeds of every table
     scale: str = "quick", # one of `SCALES`
+    task: type = Task, # what a fit is, `Task` or a class of its kind
+    columns: list = SEARCH, # of the CSV
     **how, # of `run_grid`
 ) -> pd.DataFrame: # one row for each head: its best settings, their validation score, and the axes it is at the end of
     """Choose settings by the mean of ranking and direction accuracy on validation, over the seeds; failures score zero.
 
     Equal scores: the earlier trial. It can be stopped and started again, as `run_grid` can. Raises a ValueError, and
     chooses nothing, where every trial of a head failed."""
-    heads, store = list(heads or HEADS), Store(rows, SEARCH)
+    heads, store = list(heads or HEADS), Store(rows, columns)
     dim = open_dataset(dataset, seeds[0], scale, quiet=True).dim
     scores = {head: {} for head in heads}
     def settings(head, trial):
@@ -395,15 +377,19 @@ def search(
         return dict(train=values | dict(direction_margin=values["margin"]) | (train or {}), options=options)
     new = {head: grid[:budget] for head in heads}
     while any(new.values()):
-        tasks = [Task(dataset, head, seed, scale, **settings(head, trial), split="valid")
+        tasks = [task(dataset, head, seed, scale, **settings(head, trial), split="valid")
                  for seed in seeds for head in heads for trial in new[head]]
-        means = validation_scores(run_grid(tasks, store, **how)).reshape(len(seeds), -1).mean(0).tolist()
+        found = run_grid(tasks, store, **how)[["ranking_accuracy", "direction_accuracy"]].mean(axis=1).fillna(0)
+        means = found.to_numpy().reshape(len(seeds), -1).mean(0).tolist()
         for head in heads:
             scores[head] |= {trial: means.pop(0) for trial in new[head]}
             wide = widened(head, dim, 2) != {}
             new[head] = neighbours(scores[head], budget - len(scores[head]), wide)
     best = {head: max(scores[head], key=scores[head].get) for head in heads}
-    require_a_success({head: scores[head][trial] for head, trial in best.items()}, store, dataset)
+    for head in (head for head, trial in best.items() if not scores[head][trial]):
+        error = store.rows().query("head == @head and dataset == @dataset")["error"].iloc[-1]
+        raise ValueError(f"every trial of {head} on {dataset} failed, so nothing is chosen; the last one: {error}. "
+                         f"The rows are in {store.path}; retry=True fits them again")
     chosen = Path(chosen)
     kept = json.loads(chosen.read_text()) if chosen.exists() else {}
     kept.setdefault(dataset, {}).update({head: settings(head, best[head]) for head in heads})
@@ -416,6 +402,19 @@ def search(
         for head, trial in best.items()])
 
 # %% ../nbs/06a_runner.ipynb #d1a05c05
+def chosen_names(
+    text: str, # names with commas or blanks between
+    known, # names that there are
+    what: str, # what they name, for the error
+    default=(), # names where the text holds none
+) -> list[str]:
+    "The names that an option of a command gives. Raises a SystemExit that lists what there is for one not known."
+    names = text.replace(",", " ").split() or list(default)
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"unknown {what} {', '.join(unknown)}; expected some of: {' '.join(known)}")
+    return names
+
+
 def chosen_settings(
     path, # the JSON that `search` writes; it need not exist
     dataset: str, # one of `DATASETS`; see below for one that was not searched itself

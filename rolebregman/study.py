@@ -15,7 +15,8 @@ from fastcore.script import call_parse, store_true
 
 from .baselines import HEADS
 from .lexical import graded_correlation
-from .runner import COLUMNS, DATASETS, SCALES, Store, Task, chosen_settings, open_dataset, run_grid
+from .runner import (
+    COLUMNS, DATASETS, SCALES, Store, Task, chosen_names, chosen_settings, open_dataset, run_grid)
 from .runner import search as choose
 from .tables import findings, narrow_table, results_figure
 from .workers import BACKENDS
@@ -48,13 +49,6 @@ def graded_study(
     return run_grid(fits, Store(path, [*COLUMNS, *GRADED]), **how)
 
 # %% ../nbs/07_main_results.ipynb #ae5423db
-def _names(text, known, what, default):
-    names = [name for name in text.replace(",", " ").split()] or list(default)
-    if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"unknown {what} {', '.join(unknown)}; expected some of: {' '.join(known)}")
-    return names
-
-
 def _counted(number, what): return f"{number} {what}" + "s" * (number != 1)
 
 
@@ -107,10 +101,10 @@ def main(
     if not search and chosen != "results/chosen.json" and not Path(chosen).exists():
         raise SystemExit(f"--chosen {chosen}: there is no such file; --search writes it")
     if Path(out).exists() and not Path(out).is_dir(): raise SystemExit(f"--out {out}: this is a file, not a folder")
-    _names(scale, SCALES, "scale", ())
-    _names(backend, BACKENDS, "back-end", ())
-    heads = _names(heads, HEADS, "head", SCALES[scale].heads)
-    datasets = _names(datasets, DATASETS, "dataset", SCALES[scale].datasets)
+    chosen_names(scale, SCALES, "scale")
+    chosen_names(backend, BACKENDS, "back-end")
+    heads = chosen_names(heads, HEADS, "head", SCALES[scale].heads)
+    datasets = chosen_names(datasets, DATASETS, "dataset", SCALES[scale].datasets)
     seeds, store = range(seeds or SCALES[scale].seeds), Store(Path(out) / f"{scale}.csv")
     how = dict(jobs=jobs or joblib.cpu_count(), retry=retry, backend=backend, address=address or None)
     try:

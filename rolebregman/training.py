@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['preference_rate', 'node_label', 'NegativeSampler', 'named_generator', 'rank_loss', 'direction_loss', 'softmax_loss',
-           'TrainConfig', 'take', 'encode_sides', 'batch_losses', 'score_edges', 'History', 'on_device', 'check_match',
-           'make_step', 'fit']
+           'require_weights', 'TrainConfig', 'take', 'encode_sides', 'batch_losses', 'score_edges', 'History',
+           'on_device', 'check_match', 'make_step', 'fit']
 
 # %% ../nbs/05_training.ipynb #1c85a206
 import math
 import time
 from dataclasses import dataclass, field
 from hashlib import sha256
+from numbers import Real
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from tqdm import tqdm
 
 from .datasets import DirectedDataset
 from .directed import sorted_unique
-from .heads import DistanceHead
+from .heads import DistanceHead, require_type
 from .icnn import compiled
 
 # %% ../nbs/05_training.ipynb #9d80937a
@@ -133,6 +134,16 @@ def softmax_loss(
     return cross_entropy(logits, rows, reduction="sum") / max(1, len(rows))
 
 # %% ../nbs/05_training.ipynb #fde71c2b
+def require_weights(
+    of: str = "", # put before each name
+    **weights, # weights, margins and rates by name
+):
+    "Nothing, or a ValueError that names one that is no finite number of at least 0."
+    for name, value in weights.items():
+        if not (isinstance(value, Real) and 0 <= value < math.inf):
+            raise ValueError(f"{of}{name} is {value!r}; expected a finite number of at least 0")
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     "The settings of `fit`. A value outside its range raises a ValueError that names the field."
@@ -160,10 +171,8 @@ class TrainConfig:
             if value is None and name == "batch_size": continue
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise ValueError(f"TrainConfig.{name} is {value!r}; expected a whole number of at least {low}")
-        for name in ("margin", "direction_margin", "direction_weight", "lr", "weight_decay", "grad_clip"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
-                raise ValueError(f"TrainConfig.{name} is {value!r}; expected a finite number of at least 0")
+        weights = "margin", "direction_margin", "direction_weight", "lr", "weight_decay", "grad_clip"
+        require_weights("TrainConfig.", **{name: getattr(self, name) for name in weights})
 
 # %% ../nbs/05_training.ipynb #067baad4
 def take(
@@ -320,11 +329,8 @@ def check_match(
     ds: DirectedDataset, # any dataset
 ):
     "Raises a TypeError for what is no head or no dataset, and a ValueError where their widths differ."
-    for name, value, kind, advice in (("head", head, DistanceHead, "make_head makes one"),
-                                      ("ds", ds, DirectedDataset, "from_pairs makes one of pairs and vectors")):
-        if not isinstance(value, kind):
-            found = f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__
-            raise TypeError(f"{name}: expected a {kind.__name__}, found {found}; {advice}")
+    require_type("head", head, DistanceHead, "make_head makes one")
+    require_type("ds", ds, DirectedDataset, "from_pairs makes one of pairs and vectors")
     if head.dim != ds.dim:
         raise ValueError(f"head: it takes embeddings of width {head.dim}, but those of {ds.name!r} are of width "
                          f"{ds.dim}; make it with dim={ds.dim}")
@@ -374,8 +380,7 @@ def fit(
     where and what to lower when a loss, a gradient or a validation score is not finite, a TypeError for what is no
     head, no dataset or no `TrainConfig`, and a ValueError for a head of another width than the dataset's."""
     check_match(head, ds)
-    if not isinstance(config, TrainConfig):
-        raise TypeError(f"config: expected a TrainConfig, found {type(config).__name__}; TrainConfig(epochs=10) is one")
+    require_type("config", config, TrainConfig, "TrainConfig(epochs=10) is one")
     began, edges, valid = time.perf_counter(), len(ds.edges["train"]), torch.as_tensor(ds.edges["valid"])
     head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
     trainable = any(p.requires_grad for p in head.parameters())
