@@ -17,8 +17,8 @@ import typer
 
 from . import __version__
 from .command import (
-    Folder, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts, Vectors, app,
-    command, data, ends_of, items_of, pairs_file, pairs_of, progress, say, watched)
+    Device, Folder, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts,
+    Vectors, app, command, data, ends_of, items_of, pairs_file, pairs_of, progress, say, watched)
 from .own_files import Items, as_json, opened, pair_blocks, put, told
 
 # %% ../nbs/13_cli.ipynb #a268f665
@@ -76,6 +76,7 @@ def fit(
     split: Annotated[Literal["edge", "node"], typer.Option(help="node: no item of one part is in another.")] = "edge",
     fractions: Annotated[tuple[float, float, float], typer.Option(help="Train, valid, test.")] = (0.8, 0.1, 0.1),
     missing: Missing = "raise",
+    device: Device = "cpu",
     as_json_: Json = False,
 ):
     "Train a head on your own pairs."
@@ -93,7 +94,7 @@ def fit(
                fractions=fractions, missing=missing)
     ds = _dataset(pairs, items, how)
     torch.manual_seed(seed)
-    model = _made(head, ds.dim, options)
+    model = _made(head, ds.dim, options).to(device)
     say(f"training {head}; pairs: {len(ds.edges['train']):,}; items: {ds.num_nodes:,}; epochs: up to {epochs:,}")
     with items.named(): history = train(model, ds, config, progress=progress(epochs))
     metrics = {part: evaluate(model, ds, part) for part in ("valid", "test") if len(ds.edges[part])}
@@ -156,6 +157,7 @@ def evaluate(
     source: SourceColumn = None,
     target: TargetColumn = None,
     missing: Missing = "raise",
+    device: Device = "cpu",
     as_json_: Json = False,
 ):
     "Measure a head: ranking, direction, MRR and more."
@@ -167,7 +169,7 @@ def evaluate(
     items = items_of(head, vectors, ids, texts, id_column)
     if pairs: part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
     else: part, (pairs, how) = part or "test", pairs_of(head, unchanged=True)
-    model, ds = load_head(head), _dataset(pairs, items, how, head)
+    model, ds = load_head(head).to(device), _dataset(pairs, items, how, head)
     items.check_width(ds.features, model.dim)
     if candidates != "all" and int(candidates) > max(100, ds.num_nodes):
         raise typer.BadParameter(f"--candidates {candidates}: there are {ds.num_nodes:,} items; take all")
@@ -204,6 +206,7 @@ def score(
     source: SourceColumn = None,
     target: TargetColumn = None,
     missing: Missing = "raise",
+    device: Device = "cpu",
     as_json_: Annotated[bool, typer.Option("--json", help="One JSON object a line, in place of CSV.")] = False,
 ):
     """Write the distances of pairs, both ways.
@@ -221,7 +224,7 @@ def score(
         for block in blocks():
             seen.update(block["source"], block["target"])
             total += len(block)
-        model, (features, index, what) = load_head(head), items.load(seen, quiet=not watched())
+        model, (features, index, what) = load_head(head).to(device), items.load(seen, quiet=not watched())
         items.check_width(features, model.dim)
         if missing == "raise" and not seen <= set(index):
             for block in blocks(): _require(block, index, what, path)
@@ -260,6 +263,7 @@ def search(
     ids: Ids = None,
     texts: Texts = None,
     id_column: IdColumn = None,
+    device: Device = "cpu",
     as_json_: Json = False,
 ):
     """Find the nearest targets, or sources, of items.
@@ -277,14 +281,15 @@ def search(
         path, how = pairs_of(head)
         for block in pair_blocks(path, how["source"], how["target"]): wanted.update(block["source"], block["target"])
     elif where.texts and not where.vectors: wanted = read_texts(where.texts).index
-    model, (features, index, _) = load_head(head), where.load(wanted, quiet=not watched())
+    model, (features, index, _) = load_head(head).to(device), where.load(wanted, quiet=not watched())
     where.check_width(features, model.dim)
     rows = _rows(index, items)
     among = (TargetIndex if find == "targets" else SourceIndex)(model, features)
     if (k := min(k, len(index) - 1)) < 1: raise ValueError(f"{items[0]!r} is the only item: there is nothing to find")
-    distances, found = among.search(features[rows], k, filter=(np.arange(len(rows)), rows))
+    nearest = among.search(features[rows], k, filter=(np.arange(len(rows)), rows))
+    distances, found = (part.cpu().numpy().ravel() for part in nearest)
     table = pd.DataFrame({"item": np.repeat(items, k), "rank": np.tile(np.arange(1, k + 1), len(items)),
-                          find[:-1]: index[found.numpy().ravel()], "distance": distances.numpy().ravel()})
+                          find[:-1]: index[found], "distance": distances})
     if where.texts: table["text"] = table[find[:-1]].map(read_texts(where.texts)).fillna("")
     put(out, lambda file: file.write(as_json(table.to_dict("records")) + "\n" if as_json_ else
                                      table.to_csv(index=False, float_format="%.7g", lineterminator="\n")))

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['app', 'data', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'SourceColumn', 'TargetColumn', 'Missing',
-           'Out', 'Folder', 'Picture', 'Json', 'command', 'say', 'watched', 'progress', 'in_words', 'pairs_file',
-           'items_of', 'ends_of', 'pairs_of']
+           'Out', 'Folder', 'Picture', 'Device', 'Json', 'command', 'say', 'watched', 'progress', 'in_words',
+           'pairs_file', 'items_of', 'ends_of', 'pairs_of']
 
 # %% ../nbs/12c_command.ipynb #35c05971
 import inspect
@@ -169,6 +169,15 @@ def _picture(path: Path | None):
     raise typer.BadParameter(f"{path}: expected a name with .png, .pdf or .svg")
 
 
+def _device(name: str):
+    "Checked before anything is read"
+    if name == "cpu": return name
+    import torch
+    there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    if name == "cuda" and len(there) > 1 or name in there: return name
+    raise typer.BadParameter(f"{name}: no such device for torch on this machine; there is {', '.join(there)}")
+
+
 def _file(help): return typer.Option(callback=_on_disk, help=help)
 
 
@@ -185,6 +194,7 @@ Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File t
 Folder = Annotated[Path, typer.Option(callback=_folder, file_okay=False, help="Folder for the head and its report.")]
 Picture = Annotated[Path | None, typer.Option(callback=_picture, dir_okay=False,
                                               help="Picture to write: .png, .pdf or .svg; - for standard output.")]
+Device = Annotated[str, typer.Option(callback=_device, metavar="NAME", help="Where to compute: cpu, cuda, cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 # %% ../nbs/12c_command.ipynb #6ecd838b

@@ -445,6 +445,22 @@ def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):
     assert "in the repository, not in the package" in run("bench", status=1).stderr
 
 
+def test_an_unknown_device_is_named_with_those_there_are(project):
+    assert "gpu: no such device for torch on this machine; there is cpu" in run(
+        "evaluate head --device gpu", project, 2).stderr.replace("\n", " ")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_every_command_computes_the_same_on_a_gpu(project):
+    def numbers(line): return read(run(line, project).stdout).select_dtypes("number").to_numpy()
+    for line in ("score head pairs.csv", "search head n00001 n00004"):
+        np.testing.assert_allclose(numbers(f"{line} --device cuda"), numbers(line), rtol=1e-4, atol=1e-4)
+    run("fit pairs.csv --vectors vectors.csv --epochs 2 --out gpu --device cuda", project)
+    assert not load_head(project / "gpu").standardizer.mean.is_cuda
+    found = json.loads(run("evaluate gpu --json --device cuda", project).stdout)
+    assert found == pytest.approx(json.loads(run("evaluate gpu --json", project).stdout), abs=0.02)
+
+
 # How it ends
 
 @pytest.mark.parametrize("line", [
@@ -461,7 +477,9 @@ def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):
     "fit pairs.csv --vectors vectors.csv --set strong_convexity=much", "evaluate head --candidates ²",
     "fit pairs.csv --vectors vectors.csv --seed 99999999999999999999", "evaluate head --candidates 1000",
     "explain head n00004 n00001 --picture pair.xyz", "data show toy depth=deep",
-    "data show toy depth=0", "study --seeds -1", "study --jobs -3"])
+    "data show toy depth=0", "study --seeds -1", "study --jobs -3", "evaluate head --device gpu",
+    "fit pairs.csv --vectors vectors.csv --device cuda:99", "score head pairs.csv --device mps",
+    "search head n00001 --device cuda:x"])
 def test_wrong_usage_ends_with_2(project, line):
     done = run(line, project, 2)
     assert done.stdout == "" and "Traceback" not in done.stderr and "Error: " in done.stderr or line == "fit"
