@@ -48,22 +48,28 @@ def _read_parquet(path):
 PAIR_COLUMNS = (("source", "target"), ("child", "parent"), ("hyponym", "hypernym"), ("head", "tail"), ("from", "to"),
                 ("citing", "cited"), ("premise", "hypothesis"), ("word1", "word2"), ("sentence1", "sentence2"))
 
+_TEXT_TABLES = ("csv", "tsv", "tab")
+
+
+def _kind(path):
+    "What is in a file, by its name: the last suffix, also before `.gz`"
+    return Path(path).name.lower().removesuffix(".gz").rpartition(".")[2]
+
+
 def read_table(path: str | Path # .csv, .tsv, .tab or .parquet, text also as .gz
               ) -> pd.DataFrame: # every field of a text file as text
     "A table from a file. Raises `ValueError` that names the file where it is empty, damaged, ragged or not UTF-8."
-    path = Path(path)
-    suffix = "".join(path.suffixes[-2:]).lower().removesuffix(".gz")
-    suffix = "." + suffix.rsplit(".", 1)[-1]
+    path, kind = Path(path), _kind(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
-    if suffix == ".parquet":
+    if kind == "parquet":
         return _read_parquet(path)
-    if suffix not in (".csv", ".tsv", ".tab"):
+    if kind not in _TEXT_TABLES:
         raise ValueError(f"{path}: expected .csv, .tsv, .tab or .parquet; read it with pandas and pass the DataFrame")
     with faults_named(path):
         try:
-            how = dict(sep="," if suffix == ".csv" else "\t", dtype=str, keep_default_na=False, encoding="utf-8-sig",
-                       quoting=csv.QUOTE_MINIMAL if suffix == ".csv" else csv.QUOTE_NONE) # TSV has no quotes
+            how = dict(sep="," if kind == "csv" else "\t", dtype=str, keep_default_na=False, encoding="utf-8-sig",
+                       quoting=csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_NONE) # TSV has no quotes
             header = pd.read_csv(path, header=None, nrows=1, **how).iloc[0] # below, pandas makes "a.1" of a second "a"
             table = pd.read_csv(path, **how)
         except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
@@ -190,7 +196,7 @@ def read_scores(pairs: str | Path | pd.DataFrame, # as in `read_pairs`, and so a
     return found[found["source"] != found["target"]].drop_duplicates(["source", "target"], ignore_index=True)
 
 # %% ../nbs/03c_readers.ipynb #1c5dd9e0
-def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .npz, .parquet, or a file of word vectors
+def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .npz, .parquet, .csv, .tsv, or word vectors
                  wanted: Sequence[str] = (), # ids to look up in a file of word vectors
                  id_column: str | None = None # of a table, for the ids; default: "id", a column of text, the index
                 ) -> tuple[np.ndarray, list[str] | None]: # (n, d) and the n ids where it brings them
@@ -202,9 +208,10 @@ def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .np
         return _vectors_of_frame(embeddings, "embeddings", id_column)
     if callable(embeddings):
         raise TypeError("embeddings is a function; pass it as encoder=")
-    if id_column is not None and not str(embeddings).lower().endswith(".parquet"):
-        raise ValueError(f"id_column = {id_column!r}: only a DataFrame or a Parquet file of vectors has columns")
-    if not isinstance(embeddings, str | Path):
+    kind = _kind(embeddings) if isinstance(embeddings, str | Path) else None
+    if id_column is not None and kind not in ("parquet", *_TEXT_TABLES):
+        raise ValueError(f"id_column = {id_column!r}: only a DataFrame or a table of vectors in a file has columns")
+    if kind is None:
         if isinstance(embeddings, Mapping):
             raise TypeError("embeddings is a mapping; pass its values as an array, and its keys as ids=")
         if hasattr(embeddings, "detach"): # a tensor of any float type, NumPy knows no bfloat16
@@ -217,16 +224,16 @@ def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .np
     path = Path(embeddings)
     if not path.is_file():
         raise FileNotFoundError(f"embeddings: no file {path}; the name of an encoder is passed as encoder=")
-    kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[-1]
     if kind in ("npy", "npz"):
         return _vectors_of_numpy(path)
     if kind == "parquet":
         return _vectors_of_frame(_read_parquet(path), str(path), id_column)
+    if kind in _TEXT_TABLES:
+        return _vectors_of_frame(_numbers_of_text(path, id_column), str(path))
     if kind in ("txt", "vec", "zip"):
         return _vectors_of_words(path, wanted)
-    table = kind in ("csv", "tsv", "tab")
-    how = "read it with pandas and pass the DataFrame" if table else "load it and pass the array"
-    raise ValueError(f"embeddings: {path} is none of .npy, .npz, .parquet, .txt, .vec and .zip; {how}")
+    raise ValueError(f"embeddings: {path} is none of .npy, .npz, .parquet, .csv, .tsv, .txt, .vec and .zip; load it "
+                     "and pass the array")
 
 # %% ../nbs/03c_readers.ipynb #b1dc0406
 def _vectors_of_numpy(path):
@@ -253,6 +260,30 @@ def _vectors_of_words(path, wanted):
     return mean_vectors(words, list(rows.values())), list(rows)
 
 # %% ../nbs/03c_readers.ipynb #2f5bebcc
+def _numbers_of_text(path, id_column):
+    "A text file's table with its numbers as such, and its ids as the column `id` where there is one"
+    table = read_table(path)
+    if id_column is not None and id_column not in table:
+        raise ValueError(f"{path} has no column {id_column!r} (id_column=); its columns are {list(table)[:9]}")
+    named = pd.to_numeric(table.columns.to_series().iloc[1:], errors="coerce").dropna()
+    if (named % 1 != 0).any() or (named.diff().dropna() != 1).any(): # pandas counts columns that have no name
+        raise ValueError(f"{path}: its first line is {list(table)[:4]}, expected the names of the columns: add a line "
+                         "as id,x0,x1,... before it")
+    numbers = table.apply(pd.to_numeric, errors="coerce")
+    index = [c for c in table.columns[:1] if c.startswith("Unnamed:")] # what `DataFrame.to_csv` puts in front
+    if id_column is None: # a column of words, or the first one where it holds some
+        texts = [c for c in table if numbers[c].isna().all()]
+        some = [c for c in table.columns[:1] if numbers[c].isna().any()]
+        id_column = "id" if "id" in table else next(iter(texts + some + index), None)
+    numbers = numbers.drop(columns={*index, id_column} - {None})
+    if (bad := numbers.isna().to_numpy()).any():
+        row, column = divmod(int(bad.argmax()), bad.shape[1])
+        name = numbers.columns[column]
+        raise ValueError(f"{path}, row {row} (the first is 0): column {name!r} holds {table[name].iloc[row]!r}, "
+                         "expected a number; a column of ids is named with id_column=")
+    return numbers if id_column is None else numbers.astype("float32").assign(id=table[id_column])
+
+
 def _vectors_of_frame(frame, where, id_column=None):
     "Vectors and ids of a table: numbers in columns or in lists; ids in a column or in the index"
     if id_column is not None:

@@ -273,3 +273,31 @@ def test_a_quote_in_a_tsv_is_a_character(tmp_path):
     path.write_text("source\ttarget\n" + "".join(f"{s}\t{t}\n" for s, t in rows))
     found = read_pairs(path)[0]
     assert list(zip(found["source"], found["target"], strict=True)) == rows
+
+
+@pytest.mark.parametrize("name, sep", [("v.csv", ","), ("v.tsv", "\t"), ("v.tab", "\t"), ("v.csv.gz", ","),
+                                       ("dots.in.v.CSV", ",")])
+def test_vectors_come_from_tables_of_text_with_their_ids(tmp_path, name, sep):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((5, 3)).astype(np.float32), columns=["a", "b", "c"])
+    frame.insert(0, "word", ["07", "nan", "None", "a b", "é"])  # ids stay as they are written
+    frame.to_csv(tmp_path / name, index=False, sep=sep)
+    for given in ({}, dict(id_column="word")):
+        vectors, ids = read_vectors(tmp_path / name, **given)
+        assert vectors.dtype == np.float32 and ids == list(frame["word"])
+        np.testing.assert_array_equal(vectors, frame[["a", "b", "c"]])
+
+
+def test_a_table_of_text_that_holds_no_vectors_is_named(tmp_path):
+    def refused(text, says, **given):
+        path = tmp_path / "v.csv"
+        path.write_text(text)
+        with pytest.raises(ValueError, match=f"v.csv.*{says}"): read_vectors(path, **given)
+    refused("", "")
+    refused("id,x\na,1\nb,\n", r"row 1 \(the first is 0\): column 'x' holds '', expected a number")
+    refused("id,x\na,1\nb,1e\n", r"row 1 \(the first is 0\): column 'x' holds '1e'")
+    refused("id,x\na,1\n,2\n", r"row 1 \(the first is 0\): the id is empty")
+    refused("a,0.5,1\nb,0.2,2\n", "expected the names of the columns")
+    refused("x,word\n1,07\n2,b\n", r"column 'word' holds 'b', expected a number; .* with id_column=")
+    refused("id,x\na,1\n", "no column 'word'", id_column="word")
+    refused("x,y\n1,2.5\n2,3.5\n", "is column 'x' a coordinate, or the ids")
