@@ -102,7 +102,7 @@ def fit(
         head=dict(name=head, **model.config), training=vars(config), data=ds.report,
         pairs={part: len(edges) for part, edges in ds.edges.items()}, items=ds.num_nodes,
         epochs=len(history), best_epoch=history.best_epoch, seconds=history.seconds, metrics=metrics,
-        made_with=dict(rolebregman=__version__, torch=torch.__version__),
+        made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device),
         inputs=dict(**({"pairs": None} if str(pairs) == "-" else dict(pairs=told(pairs, out), sha256=sha256(pairs))),
                     how=how, items=items.record(out)))
     text = _report_text(report)

@@ -175,7 +175,7 @@ def _device(name: str):
     import torch
     there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     if name == "cuda" and len(there) > 1 or name in there: return name
-    raise typer.BadParameter(f"{name}: no such device for torch on this machine; there is {', '.join(there)}")
+    raise typer.BadParameter(f"{name!r} is no device to compute on here; choose from {', '.join(there)}")
 
 
 def _file(help): return typer.Option(callback=_on_disk, help=help)

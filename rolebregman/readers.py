@@ -260,28 +260,43 @@ def _vectors_of_words(path, wanted):
     return mean_vectors(words, list(rows.values())), list(rows)
 
 # %% ../nbs/03c_readers.ipynb #2f5bebcc
+def _id_column_of(path, table, numbers):
+    "Which column of a text file's table holds the ids, None where none does. Raises where that cannot be told"
+    if named := [c for c in table if c.lower() == "id"]: return named[0]
+    first, rest = table.columns[0], numbers.columns[1:]
+    if words := [c for c in table if numbers[c].isna().all()]: return words[0]
+    if numbers[first].isna().mean() > 0.5: return first # words, some of which look like numbers
+    whole = [c for c in table if (numbers[c] % 1 == 0).all() and (table[c].str.match("0[0-9]").any() or c == first)]
+    if whole and not (numbers[rest] % 1 == 0).all(axis=None):
+        raise ValueError(f"{path}: is column {whole[0]!r} a coordinate, or the ids? It holds whole numbers. Pass "
+                         f"id_column={whole[0]!r}, or put a column 'id' before it if it is a coordinate")
+
+
 def _numbers_of_text(path, id_column):
     "A text file's table with its numbers as such, and its ids as the column `id` where there is one"
     table = read_table(path)
     if id_column is not None and id_column not in table:
         raise ValueError(f"{path} has no column {id_column!r} (id_column=); its columns are {list(table)[:9]}")
     named = pd.to_numeric(table.columns.to_series().iloc[1:], errors="coerce").dropna()
-    if (named % 1 != 0).any() or (named.diff().dropna() != 1).any(): # pandas counts columns that have no name
+    if len(named) and list(named) != list(range(len(named))): # pandas counts columns that have no name
         raise ValueError(f"{path}: its first line is {list(table)[:4]}, expected the names of the columns: add a line "
                          "as id,x0,x1,... before it")
+    counted = table.index.astype(str)
+    table = table[[c for c in table if not (c.startswith("Unnamed:") and (table[c] == counted).all())]]
     numbers = table.apply(pd.to_numeric, errors="coerce")
-    index = [c for c in table.columns[:1] if c.startswith("Unnamed:")] # what `DataFrame.to_csv` puts in front
-    if id_column is None: # a column of words, or the first one where it holds some
-        texts = [c for c in table if numbers[c].isna().all()]
-        some = [c for c in table.columns[:1] if numbers[c].isna().any()]
-        id_column = "id" if "id" in table else next(iter(texts + some + index), None)
-    numbers = numbers.drop(columns={*index, id_column} - {None})
+    if id_column is None and table.shape[1]: id_column = _id_column_of(path, table, numbers)
+    words = [c for c in table if numbers[c].isna().all() and id_column is not None]
+    numbers = numbers.drop(columns={*words, id_column} - {None})
+    if not numbers.shape[1]:
+        hint = "; it has semicolons, expected commas" if any(";" in c for c in table) else ""
+        raise ValueError(f"{path}: columns {list(table)[:9]}, none of numbers besides the ids{hint}")
     if (bad := numbers.isna().to_numpy()).any():
         row, column = divmod(int(bad.argmax()), bad.shape[1])
         name = numbers.columns[column]
         raise ValueError(f"{path}, row {row} (the first is 0): column {name!r} holds {table[name].iloc[row]!r}, "
                          "expected a number; a column of ids is named with id_column=")
-    return numbers if id_column is None else numbers.astype("float32").assign(id=table[id_column])
+    if id_column is None: return numbers
+    with np.errstate(over="ignore"): return numbers.astype("float32").assign(id=table[id_column])
 
 
 def _vectors_of_frame(frame, where, id_column=None):

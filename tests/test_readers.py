@@ -298,6 +298,28 @@ def test_a_table_of_text_that_holds_no_vectors_is_named(tmp_path):
     refused("id,x\na,1\nb,1e\n", r"row 1 \(the first is 0\): column 'x' holds '1e'")
     refused("id,x\na,1\n,2\n", r"row 1 \(the first is 0\): the id is empty")
     refused("a,0.5,1\nb,0.2,2\n", "expected the names of the columns")
-    refused("x,word\n1,07\n2,b\n", r"column 'word' holds 'b', expected a number; .* with id_column=")
+    refused("x,word\n1.5,07\n2,b\n", r"column 'word' holds 'b', expected a number; .* with id_column=")
     refused("id,x\na,1\n", "no column 'word'", id_column="word")
     refused("x,y\n1,2.5\n2,3.5\n", "is column 'x' a coordinate, or the ids")
+    refused(",node,x\n0,7,0.5\n1,3,1.5\n", "is column 'node' a coordinate, or the ids")  # written with its index
+    refused(",Unnamed: 0,node,x\n0,0,7,0.5\n1,1,3,1.5\n", "is column 'node' a coordinate")  # written twice
+    refused("node,x\n11,0.5\n11,1.5\n", "is column 'node' a coordinate, or the ids")  # repeated
+    refused("node,x\n26.0,0.5\n27.0,1.5\n", "is column 'node' a coordinate")
+    refused("node,x\n123456789012345678901,0.5\n2,1.5\n", "is column 'node' a coordinate")
+    refused("key,x,y\n007,0.1,2\n008,3,4\n", "is column 'key' a coordinate")
+    refused("x,y\n0.5,1\nn/a,2\n1.5,2\n", r"row 1 \(the first is 0\): column 'x' holds 'n/a'")
+    refused("cat,1,2,3\ndog,4,5,6\n", "expected the names of the columns")  # its only header is an item
+    refused("id;x\na;1\n", "semicolons, expected commas")
+    refused("word\na\n", r"columns \['word'\], none of numbers")
+
+
+def test_a_table_of_text_may_hold_more_than_ids_and_coordinates(tmp_path):
+    def read(text):
+        (tmp_path / "v.csv").write_text(text)
+        vectors, ids = read_vectors(tmp_path / "v.csv")
+        return vectors.tolist(), ids
+    assert read("ID,x,pos\n7,1.5,noun\n3,2,verb\n") == ([[1.5], [2.0]], ["7", "3"])
+    assert read(",word,x\n0,a,1.5\n1,b,2\n") == ([[1.5], [2.0]], ["a", "b"])
+    assert read(",0,1\na,1.5,2\nb,3,4\n") == ([[1.5, 2.0], [3.0, 4.0]], ["a", "b"])  # DataFrame.to_csv
+    assert read(",0,1\n0,1.5,2.5\n1,3,4\n") == ([[1.5, 2.5], [3.0, 4.0]], ["0", "1"])
+    assert read("x,y\n1,2\n2,3\n") == ([[1.0, 2.0], [2.0, 3.0]], ["0", "1"])  # whole numbers all
