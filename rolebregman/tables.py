@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['paper_results', 'results_table', 'narrow_table', 'paired', 'findings', 'results_figure', 'mean_table', 'mean_figure',
-           'beside_paper', 'significance', 'control_table', 'conclusions']
+           'beside_paper', 'significance', 'best_rivals', 'datasets_where', 'control_table', 'conclusions']
 
 # %% ../nbs/06b_tables.ipynb #36bbb909
 from io import StringIO
@@ -228,6 +228,32 @@ def significance(
                               high=found.ci_high, p=found.p_value, won=f"{found.wins} of {found.seeds}",
                               verdict=("better" if found.ci_low > 0 else "worse") if clear else "open"))
     return pd.DataFrame(lines)
+
+# %% ../nbs/06b_tables.ipynb #b57e1a02
+def best_rivals(
+    rows: pd.DataFrame, # rows of one scale
+    head: str, # the one
+    metrics=("ranking_accuracy", "direction_accuracy"), # columns; their first words go into the index
+) -> pd.DataFrame: # by (metric, dataset): both means, the rival, and the paired difference, `head` minus the rival
+    "For each metric and dataset: the other head with the highest mean, beside this one."
+    lines = []
+    for metric in metrics:
+        for dataset, means in mean_table(rows, metric).items():
+            best = means.drop(head).idxmax()
+            [line] = significance(rows[rows["dataset"] == dataset], head, [best], metric).to_dict("records")
+            found = dict(metric=metric.split("_")[0], dataset=dataset, ours=means[head], rival=best, its=means[best])
+            lines.append(found | {name: line[name] for name in ("difference", "low", "high", "verdict")})
+    return pd.DataFrame(lines).set_index(["metric", "dataset"])
+
+
+def datasets_where(
+    rivals: pd.DataFrame, # of `best_rivals`
+    metric: str, # "ranking", "direction" or another in the index
+    verdict: str = "worse", # or "better", "open"
+) -> str: # "sick (by 0.0006), wordnet (by 0.0127)", or "no dataset"
+    "The datasets where the head is worse than the best other one, and by how much; or those of another verdict."
+    some = rivals.loc[metric].query("verdict == @verdict")["difference"]
+    return ", ".join(f"{dataset} (by {abs(gap):.4f})" for dataset, gap in some.items()) or "no dataset"
 
 # %% ../nbs/06b_tables.ipynb #872f0e02
 def _symmetric(head): return head in HEADS and HEADS[head].head.symmetric # one half of anything, by ties
