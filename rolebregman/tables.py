@@ -242,7 +242,7 @@ def best_rivals(
             best = means.drop(head).idxmax()
             [line] = significance(rows[rows["dataset"] == dataset], head, [best], metric).to_dict("records")
             found = dict(metric=metric.split("_")[0], dataset=dataset, ours=means[head], rival=best, its=means[best])
-            lines.append(found | {name: line[name] for name in ("difference", "low", "high", "verdict")})
+            lines.append(found | {name: line[name] for name in ("difference", "verdict", "low", "high")})
     return pd.DataFrame(lines).set_index(["metric", "dataset"])
 
 
