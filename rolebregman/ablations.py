@@ -12,7 +12,6 @@ import json
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
 
@@ -311,15 +310,14 @@ class Variant(Task):
     change: dict = field(default_factory=dict) # what no setting says: edges, turned, inputs, weights, nearest
 
     @property
-    def config(self) -> str: # eight hexadecimal digits
-        "As for any task; what no setting says goes into the hash."
-        if not self.change: return super().config
-        return sha256(f"{super().config} {json.dumps(self.change, sort_keys=True)}".encode()).hexdigest()[:8]
+    def unsaid(self) -> dict:
+        "The change."
+        return self.change
 
     @property
-    def settings(self) -> str:
-        "What the column `settings` says, as JSON."
-        return json.dumps(dict(panel=self.panel, variant=self.variant, **self.train, **self.options, **self.change))
+    def called(self) -> dict:
+        "The panel, and the variant's name in it."
+        return dict(panel=self.panel, variant=self.variant)
 
     def fit(self, head, ds):
         "`training.fit` of `head` on `ds` after the change. Raises what it raises."

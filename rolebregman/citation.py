@@ -28,7 +28,7 @@ from .citations import OGBDataset, evaluate_ogb
 from .datasets import DirectedDataset, Report, load_dataset
 from .evaluation import filtered_ranks, rank_metrics
 from .runner import DATASETS, GRID, SEARCH, Store, Task, chosen_names, chosen_settings, run_grid, search
-from .tables import mean_table, paired
+from .tables import paired, print_summary
 
 # %% ../nbs/10_ogb.ipynb #0566bd58
 def _around(ds, links):
@@ -191,11 +191,7 @@ def main(
             print(forms_table(compare_forms(searched, chosen, **how)).round(3).to_string(), flush=True)
         rows = run_grid(citation_tasks(chosen, datasets, heads, range(seeds)), store, **how)
     except KeyboardInterrupt: raise SystemExit("\nstopped; the same command goes on from here") from None
-    for error, some in rows[rows["error"] != ""].groupby("error", sort=False):
-        print(f"failed, {len(some)} fits such as {some['dataset'].iloc[0]} {some['head'].iloc[0]}: {error}")
-    for metric in ("ranking_accuracy", "direction_accuracy", "protocol_mrr") if (rows["error"] == "").any() else ():
-        print(f"\n{metric}, mean over seeds\n{mean_table(rows, metric).round(3).to_string()}")
-    print(f"\n{len(rows)} rows, {int((rows['error'] != '').sum())} of them failed: {store.path}")
+    print_summary(rows, store.path, ("ranking_accuracy", "direction_accuracy", "protocol_mrr"))
 
 # %% ../nbs/10_ogb.ipynb #bdde2e5a
 def gains(

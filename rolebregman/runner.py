@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'DATASETS', 'COLUMNS', 'KEY', 'SEARCH', 'AXES', 'GRID', 'Scale', 'open_dataset', 'Task', 'fit_and_evaluate',
-           'provenance', 'Store', 'run_grid', 'neighbours', 'widened', 'search', 'chosen_names', 'chosen_settings']
+           'provenance', 'Store', 'run_grid', 'neighbours', 'widened', 'keep_settings', 'search', 'chosen_names',
+           'chosen_settings']
 
 # %% ../nbs/06a_runner.ipynb #f17e14ff
 import csv
@@ -107,8 +108,19 @@ class Task:
     def config(self) -> str: # eight hexadecimal digits
         "Hash of everything that the result depends on besides dataset, head, seed and the scale's name."
         settings = asdict(self.training) | dict(seed=None)
-        return sha256(json.dumps([settings, _head_config(self.head, json.dumps(self.options)), self.split,
-                                  SCALES[self.scale].limit], sort_keys=True).encode()).hexdigest()[:8]
+        own = _short_hash(json.dumps([settings, _head_config(self.head, json.dumps(self.options)), self.split,
+                                      SCALES[self.scale].limit], sort_keys=True))
+        return _short_hash(f"{own} {json.dumps(self.unsaid, sort_keys=True)}") if self.unsaid else own
+
+    @property
+    def unsaid(self) -> dict: # goes into `config` and `settings`
+        "What the fit does that no setting of training or head says: here nothing."
+        return {}
+
+    @property
+    def called(self) -> dict: # stands first in `settings`
+        "What a study calls the fit: here nothing."
+        return {}
 
     @property
     def key(self) -> tuple: # what a finished fit is recognised by
@@ -118,7 +130,7 @@ class Task:
     @property
     def settings(self) -> str:
         "What the column `settings` says, as JSON."
-        return json.dumps(self.train | self.options)
+        return json.dumps(self.called | self.train | self.options | self.unsaid)
 
     def make(self, dim: int): # of the dataset's vectors
         "The head before training, the same for the same task; global randomness is left alone."
@@ -133,6 +145,9 @@ class Task:
     def measure(self, head, ds) -> dict: # further columns of the row, by name
         "What a study wants to know of a trained head on `ds` besides the metrics of every row: here nothing."
         return {}
+
+
+def _short_hash(text): return sha256(text.encode()).hexdigest()[:8]
 
 
 @lru_cache
@@ -350,6 +365,19 @@ def widened(
     return {name: scale(config[name]) if isinstance(config[name], int) else [scale(width) for width in config[name]]}
 
 
+def keep_settings(
+    path, # JSON of settings by dataset and head
+    dataset: str, # one of `DATASETS`
+    settings: dict, # head -> `train` and `options` of `Task`
+):
+    "Write the settings of some heads on a dataset; what else the file holds stays."
+    path = Path(path)
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept.setdefault(dataset, {}).update(settings)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(kept, indent=1) + "\n")
+
+
 def search(
     dataset: str, # one of `DATASETS`
     rows, # CSV that keeps a row for each fit of the search
@@ -390,11 +418,7 @@ def search(
         error = store.rows().query("head == @head and dataset == @dataset")["error"].iloc[-1]
         raise ValueError(f"every trial of {head} on {dataset} failed, so nothing is chosen; the last one: {error}. "
                          f"The rows are in {store.path}; retry=True fits them again")
-    chosen = Path(chosen)
-    kept = json.loads(chosen.read_text()) if chosen.exists() else {}
-    kept.setdefault(dataset, {}).update({head: settings(head, best[head]) for head in heads})
-    chosen.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(chosen, json.dumps(kept, indent=1) + "\n")
+    keep_settings(chosen, dataset, {head: settings(head, best[head]) for head in heads})
     def at_end(name, value): return value in (AXES[name][0], AXES[name][-1])
     return pd.DataFrame([dict(
         head=head, **dict(zip(AXES, trial)), score=scores[head][trial], trials=len(scores[head]),

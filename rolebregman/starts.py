@@ -10,7 +10,6 @@ __all__ = ['STARTS', 'PLACE', 'RATES', 'SEEDS', 'Start', 'start_tasks', 'start_s
 import json
 import math
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
 import joblib
@@ -19,7 +18,7 @@ import torch
 from fastcore.script import call_parse, store_true
 
 from .runner import SCALES, SEARCH, Store, Task, chosen_settings, run_grid
-from .tables import significance
+from .tables import against_itself
 
 # %% ../nbs/08b_rival_starts.ipynb #10bd555b
 _QUARTER = {"a quarter of the scale": dict(scale=0.25)}
@@ -49,15 +48,14 @@ class Start(Task):
     start: dict = field(default_factory=dict) # what no option says: scale, weights
 
     @property
-    def config(self) -> str: # eight hexadecimal digits
-        "As for any task; the start goes into the hash."
-        if not self.start: return super().config
-        return sha256(f"{super().config} {json.dumps(self.start)}".encode()).hexdigest()[:8]
+    def unsaid(self) -> dict:
+        "The start."
+        return self.start
 
     @property
-    def settings(self) -> str:
-        "What the column `settings` says, as JSON."
-        return json.dumps(dict(variant=self.variant, **self.train, **self.options, **self.start))
+    def called(self) -> dict:
+        "The variant's name."
+        return dict(variant=self.variant)
 
     def make(self, dim: int): # of the dataset's vectors
         "The head before training, started as the variant says."
@@ -149,11 +147,9 @@ def better_verdicts(
     better: pd.DataFrame, # of `better_tasks`
 ) -> pd.DataFrame: # by (head, dataset); columns for ranking and direction: difference and verdict
     "The better start minus the kept one, paired by seed."
-    both = pd.concat([rows, better.assign(head=better["head"] + ", better")])
-    found = {}
+    by_head, found = better.sort_values("head", key=lambda heads: heads.map(list(STARTS).index), kind="stable"), {}
     for metric in ("ranking_accuracy", "direction_accuracy"):
-        tables = [significance(both, f"{head}, better", [head], metric) for head in better["head"].unique()]
-        table = pd.concat(tables).rename(columns=dict(against="head")).set_index(["head", "dataset"])
+        table = against_itself(rows, by_head, metric).set_index(["head", "dataset"])
         found[metric.split("_")[0]] = table[["difference", "verdict"]]
     return pd.concat(found, axis=1)
 

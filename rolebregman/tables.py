@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['paper_results', 'results_table', 'narrow_table', 'paired', 'findings', 'results_figure', 'mean_table', 'mean_figure',
-           'beside_paper', 'significance', 'best_rivals', 'datasets_where', 'control_table', 'conclusions']
+           'beside_paper', 'significance', 'best_rivals', 'datasets_where', 'against_itself', 'print_summary',
+           'control_table', 'conclusions']
 
 # %% ../nbs/06b_tables.ipynb #36bbb909
 from io import StringIO
@@ -254,6 +255,31 @@ def datasets_where(
     "The datasets where the head is worse than the best other one, and by how much; or those of another verdict."
     some = rivals.loc[metric].query("verdict == @verdict")["difference"]
     return ", ".join(f"{dataset} (by {abs(gap):.4f})" for dataset, gap in some.items()) or "no dataset"
+
+# %% ../nbs/06b_tables.ipynb #b57e1a05
+def against_itself(
+    rows: pd.DataFrame, # rows of one scale
+    changed: pd.DataFrame, # rows of some of these heads, datasets and seeds after a change
+    metric: str, # a column
+) -> pd.DataFrame: # a line for each dataset and head of `changed`, as of `significance`; the head in `head`
+    "Heads after a change minus the same heads before it, paired by seed."
+    both, found = pd.concat([rows, changed.assign(head=changed["head"] + ", changed")]), []
+    for dataset, head in dict.fromkeys(changed[["dataset", "head"]].itertuples(index=False, name=None)):
+        found.append(significance(both[both["dataset"] == dataset], f"{head}, changed", [head], metric))
+    return pd.concat(found, ignore_index=True).rename(columns=dict(against="head"))
+
+
+def print_summary(
+    rows: pd.DataFrame, # of a grid
+    path, # where they are
+    metrics, # columns
+):
+    "Print what failed and why, the means over seeds of each metric, and where the rows are."
+    for reason, some in rows[rows["error"] != ""].groupby("error", sort=False):
+        print(f"failed, {len(some)} fits such as {some['dataset'].iloc[0]} {some['head'].iloc[0]}: {reason}")
+    for metric in metrics if (rows["error"] == "").any() else ():
+        print(f"\n{metric}, mean over seeds\n{mean_table(rows, metric).round(3).to_string()}")
+    print(f"\n{len(rows)} rows, {int((rows['error'] != '').sum())} of them failed: {path}")
 
 # %% ../nbs/06b_tables.ipynb #872f0e02
 def _symmetric(head): return head in HEADS and HEADS[head].head.symmetric # one half of anything, by ties

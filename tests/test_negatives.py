@@ -17,10 +17,10 @@ from rolebregman.negatives import (
     many_figure,
     many_tasks,
     many_trials,
-    many_verdicts,
     validated,
 )
 from rolebregman.runner import COLUMNS, SCALES, SEARCH, Store, chosen_settings
+from rolebregman.tables import against_itself
 
 results = Path(__file__).resolve().parents[1] / "results"
 FAST = SCALES["quick"].__class__(("toy",), 2, train=dict(epochs=2, batch_size=64))
@@ -94,7 +94,7 @@ def test_the_table_has_the_rows_of_the_choice_and_every_head_once():
 
 
 def test_verdicts_are_many_minus_one():
-    found = many_verdicts(table(a=0.5, b=0.6, c=0.7), table(a=0.6, b=0.5), "ranking_accuracy").set_index("head")
+    found = against_itself(table(a=0.5, b=0.6, c=0.7), table(a=0.6, b=0.5), "ranking_accuracy").set_index("head")
     assert found["verdict"].to_dict() == dict(a="better", b="worse")
     assert found["difference"].tolist() == pytest.approx([0.1, -0.1])
     assert found["won"].tolist() == ["10 of 10", "0 of 10"]

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -28,6 +29,7 @@ from rolebregman.runner import (
     Task,
     chosen_settings,
     fit_and_evaluate,
+    keep_settings,
     neighbours,
     open_dataset,
     provenance,
@@ -36,7 +38,15 @@ from rolebregman.runner import (
     widened,
 )
 from rolebregman.study import GRADED, graded_study, main
-from rolebregman.tables import findings, narrow_table, paired, paper_results, results_figure, results_table
+from rolebregman.tables import (
+    findings,
+    narrow_table,
+    paired,
+    paper_results,
+    print_summary,
+    results_figure,
+    results_table,
+)
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=3)
 DIVERGES = dict(FAST, lr=1e30)
@@ -458,3 +468,34 @@ def test_unknown_names_are_listed(wrong):
 def test_options_are_looked_at_before_anything_is_fitted(wrong, says, tmp_path):
     with pytest.raises(SystemExit, match=says): main(**dict(datasets="toy", out=str(tmp_path)) | wrong)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_no_setting_says_goes_into_hash_and_settings():
+    class Told(Task):
+        unsaid, called = dict(b=1, a=2), dict(name="told")
+    plain, told = Task("toy", "mlp", 0, train=dict(lr=0.1)), Told("toy", "mlp", 0, train=dict(lr=0.1))
+    assert (plain.unsaid, plain.called) == ({}, {}) and json.loads(plain.settings) == dict(lr=0.1)
+    assert list(json.loads(told.settings).items()) == [("name", "told"), ("lr", 0.1), ("b", 1), ("a", 2)]
+    assert told.config != plain.config and told.training == plain.training
+    Told.unsaid = dict(a=2, b=1)
+    assert Told("toy", "mlp", 0, train=dict(lr=0.1)).config == told.config  # the order is nothing
+
+
+def test_settings_of_other_heads_and_datasets_stay(tmp_path):
+    path = tmp_path / "new" / "chosen.json"
+    for dataset, head, lr in (("a", "mlp", 1), ("a", "order", 2), ("b", "mlp", 3), ("a", "mlp", 4)):
+        keep_settings(path, dataset, {head: dict(train=dict(lr=lr), options={})})
+    kept = json.loads(path.read_text())
+    lrs = {(d, h): settings["train"]["lr"] for d, heads in kept.items() for h, settings in heads.items()}
+    assert lrs == {("a", "mlp"): 4, ("a", "order"): 2, ("b", "mlp"): 3}
+
+
+def test_a_summary_says_what_failed_what_came_out_and_where(capsys):
+    rows = pd.DataFrame([dict(dataset="d", head="mlp", error=error, mrr=value)
+                         for error, value in (("", 0.25), ("", 0.75), ("broke", np.nan))])
+    print_summary(rows, "there.csv", ["mrr"])
+    said = capsys.readouterr().out
+    assert said.startswith("failed, 1 fits such as d mlp: broke\n") and re.search(r"mlp +0\.5\n", said)
+    assert said.endswith("\n3 rows, 1 of them failed: there.csv\n")
+    print_summary(rows[rows["error"] != ""], "there.csv", ["mrr"])
+    assert "mean over seeds" not in capsys.readouterr().out
