@@ -1,1 +1,6 @@
+"""Distances with a direction: a role-aware neural Bregman divergence head, its rivals, data, training and search."""
 __version__ = "0.1.0"
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

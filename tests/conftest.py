@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from rolebregman.sources import FetchError, fetch
+from rolebregman.datasets import FetchError, fetch
 
 matplotlib.use("Agg")
 torch.set_num_threads(1)
@@ -40,7 +40,7 @@ def site():
     index = root / "_site" / "html" / "index.html"
     if not index.exists():
         pytest.skip("_site/html is not built: run make site")
-    if index.stat().st_mtime < max(p.stat().st_mtime for p in (root / "nbs").glob("*.ipynb")):
+    if index.stat().st_mtime < max(p.stat().st_mtime for p in (root / "nbs").rglob("*.ipynb")):
         pytest.skip("_site/html is older than the notebooks: run make site")
     return index.parent
 

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from rolebregman.baselines import HEADS, make_head
+from rolebregman.common import compiled
 from rolebregman.datasets import toy_tree
+from rolebregman.evaluation import score_edges
 from rolebregman.heads import BregmanHead
-from rolebregman.icnn import ICNN, compiled
-from rolebregman.training import TrainConfig, fit, score_edges
+from rolebregman.icnn import ICNN
+from rolebregman.training import TrainConfig, fit
 
 
 def test_values_and_gradients_agree_with_the_eager_ones():
@@ -68,7 +70,7 @@ def test_an_error_of_the_function_itself_is_not_hidden(monkeypatch):
 def test_a_machine_that_has_no_compiler(tmp_path):
     "Truly so: a process of its own, whose compiler does not exist"
     code = ("import logging, torch; logging.basicConfig(level=20)\n"
-            "from rolebregman.icnn import ICNN, compiled\n"
+            "from rolebregman.icnn.potential import ICNN, compiled\n"
             "phi, x = ICNN(4, (5, 3)), torch.randn(2, 9, 4)\n"
             "assert torch.equal(compiled(phi.divergence)(*x), phi.divergence(*x))")
     away = {"CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}

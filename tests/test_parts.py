@@ -9,25 +9,17 @@ import torch
 import typer
 from matplotlib.colors import to_hex
 
-from rolebregman.activations import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
-from rolebregman.baselines import HEADS, Entry, SquaredDistance, make_head
-from rolebregman.citations import CitationGraph, read_linqs
-from rolebregman.command import items_of, pairs_file, say, watched
-from rolebregman.diagnostics import judged_figure
-from rolebregman.directed import DirectedDataset, sorted_unique, toy_tree
-from rolebregman.encoders import check_vectors
-from rolebregman.engines import described, to_disk
-from rolebregman.evaluation import Comparison, compare
-from rolebregman.geometries import SharedMap, floored, log_kl
-from rolebregman.heads import BregmanHead, RoleMap
-from rolebregman.interpret import Explanation, explain
-from rolebregman.nearest import Nearest, as_array, as_numbers, check_rows
-from rolebregman.peers import PEERS, maxmean
-from rolebregman.ranking import lay_out, middle
-from rolebregman.readers import faults_named
-from rolebregman.retrieval import TargetIndex
-from rolebregman.study import GRADED, Graded
-from rolebregman.training import History, NegativeSampler, TrainConfig, make_step, node_label, on_device
+from rolebregman.baselines import HEADS, PEERS, Entry, SharedMap, SquaredDistance, floored, log_kl, make_head, maxmean
+from rolebregman.cli.command import items_of, pairs_file, say, watched
+from rolebregman.common import sorted_unique
+from rolebregman.datasets import CitationGraph, DirectedDataset, check_vectors, faults_named, read_linqs, toy_tree
+from rolebregman.evaluation import Comparison, NegativeSampler, compare, node_label
+from rolebregman.heads import BregmanHead, RoleMap, lay_out, middle
+from rolebregman.icnn import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
+from rolebregman.interpretability import Explanation, explain
+from rolebregman.retrieval import Nearest, TargetIndex, as_array, as_numbers, check_rows, described, to_disk
+from rolebregman.study import GRADED, Graded, judged_figure
+from rolebregman.training import History, TrainConfig, make_step, on_device
 
 # Activations and heads
 

@@ -15,10 +15,10 @@ root = Path(__file__).resolve().parents[1]
 def test_sidebar_lists_every_notebook_once():
     sidebar = yaml.safe_load((root / "nbs" / "sidebar.yml").read_text())["website"]["sidebar"]["contents"]
     listed = [n for entry in sidebar for n in ([entry] if isinstance(entry, str) else entry["contents"])]
-    assert sorted(listed) == sorted(p.name for p in (root / "nbs").glob("*.ipynb"))
+    assert sorted(listed) == sorted(p.name for p in (root / "nbs").rglob("*.ipynb"))
 
 
-notebooks = sorted((root / "nbs").glob("*.ipynb"))
+notebooks = sorted((root / "nbs").rglob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", [p for p in notebooks if p.name != "index.ipynb"], ids=lambda p: p.stem)

@@ -10,20 +10,15 @@ from scipy.stats import chisquare
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import DirectedDataset, toy_tree
-from rolebregman.evaluation import evaluate, filtered_ranks
-from rolebregman.training import (
+from rolebregman.evaluation import (
     NegativeSampler,
-    TrainConfig,
-    batch_losses,
-    direction_loss,
-    encode_sides,
-    fit,
+    evaluate,
+    filtered_ranks,
     named_generator,
     preference_rate,
-    rank_loss,
     score_edges,
-    softmax_loss,
 )
+from rolebregman.training import TrainConfig, batch_losses, direction_loss, encode_sides, fit, rank_loss, softmax_loss
 
 FAST = TrainConfig(batch_size=64, lr=1e-2, epochs=4)
 

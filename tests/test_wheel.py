@@ -83,7 +83,7 @@ print(perf_counter() - start)
 
 def test_the_command_helps_without_torch(empty):
     ran = python(empty, """
-from rolebregman.cli import app
+from rolebregman.cli.command import app
 app(["--help"], standalone_mode=False)
 assert "torch" not in sys.modules
 """)

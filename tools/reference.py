@@ -19,7 +19,7 @@ COLAB = "https://colab.research.google.com/github"
 COMMAND = ("cli", "command", "own_files")  # modules where a command's name means the command
 
 
-def modules() -> dict[str, str]:  # as in {"main_results": "rolebregman.study"}
+def modules() -> dict[str, str]:  # as in {"main_results": "rolebregman.study.main_results"}
     "Names of the library's modules, by the page that documents each"
     library, found = get_config().lib_path, {}
     for path in sorted(library.glob("[!_]*.py")):

@@ -11,11 +11,10 @@ import torch
 from common import interleave, rows, save
 from fastcore.script import call_parse
 
-from rolebregman.baselines import MLP, Euclidean
+from rolebregman.baselines import IQE, MLP, Euclidean
+from rolebregman.common import compiled
 from rolebregman.datasets import DirectedDataset
 from rolebregman.heads import BregmanHead
-from rolebregman.icnn import compiled
-from rolebregman.peers import IQE
 from rolebregman.training import TrainConfig, make_step
 
 DIM, PROJ, HIDDEN, BATCH, SCORED = 384, 64, (128, 128), 512, 4096

@@ -12,7 +12,7 @@ import joblib
 from common import RESULTS, made_by, save
 from fastcore.script import call_parse
 
-from rolebregman.runner import SCALES, Store, Task, chosen_settings, open_dataset, run_grid
+from rolebregman.study import SCALES, Store, Task, chosen_settings, open_dataset, run_grid
 
 
 @call_parse

@@ -12,10 +12,8 @@ from common import interleave, made_by, rows, save
 from fastcore.script import call_parse
 
 from rolebregman.baselines import Euclidean
-from rolebregman.engines import Faiss
-from rolebregman.heads import BregmanHead
-from rolebregman.ranking import Candidates
-from rolebregman.retrieval import TargetIndex
+from rolebregman.heads import BregmanHead, Candidates
+from rolebregman.retrieval import Faiss, TargetIndex
 
 K, HIDDEN, NEAREST = 64, (128, 128), 10
 PROBES = (4, 8, 16, 32, 64, 128)

@@ -11,8 +11,9 @@ from fastcore.script import call_parse
 from torch.profiler import ProfilerActivity, profile
 
 from rolebregman.baselines import MLP
+from rolebregman.common import compiled
 from rolebregman.heads import BregmanHead
-from rolebregman.icnn import ICNN, compiled
+from rolebregman.icnn import ICNN
 
 KINDS = {"matrix products": ("mm", "addmm", "bmm", "addmv", "mv"), "optimiser": ("Optimizer", "_fused_adamw"),
          "drawing and gathering": ("index", "sort", "searchsorted", "scatter", "rand", "cat", "unique", "gather")}

@@ -1,0 +1,4 @@
+"""`python -m rolebregman` is the command."""
+from rolebregman.cli.app import app
+
+app(prog_name="rolebregman")

@@ -1,0 +1,1 @@
+"""The command `rolebregman`: its sub-commands are in `cli.app`, what they share in `cli.command`."""

@@ -1,0 +1,4 @@
+"""Benchmarks and your own pairs as one `DirectedDataset`, and what they are read with."""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

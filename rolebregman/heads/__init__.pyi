@@ -1,0 +1,17 @@
+from . import ranking as ranking
+from . import role_head as role_head
+from . import standardizer as standardizer
+from .ranking import Candidates as Candidates
+from .ranking import encode_rows as encode_rows
+from .ranking import gather_rows as gather_rows
+from .ranking import lay_out as lay_out
+from .ranking import middle as middle
+from .ranking import rounding as rounding
+from .role_head import BregmanHead as BregmanHead
+from .role_head import DistanceHead as DistanceHead
+from .role_head import INITS as INITS
+from .role_head import MAPS as MAPS
+from .role_head import ROLES as ROLES
+from .role_head import RoleMap as RoleMap
+from .role_head import load_head as load_head
+from .standardizer import Standardizer as Standardizer

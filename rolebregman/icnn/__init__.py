@@ -1,0 +1,4 @@
+"""The potential: an input-convex network, its divergence, gradient and Hessian in closed form."""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

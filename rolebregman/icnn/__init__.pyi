@@ -1,0 +1,13 @@
+from . import activations as activations
+from . import potential as potential
+from .activations import ACTIVATIONS as ACTIVATIONS
+from .activations import Activation as Activation
+from .activations import Layer as Layer
+from .activations import Partials as Partials
+from .activations import Softplus as Softplus
+from .activations import Squareplus as Squareplus
+from .potential import HALF as HALF
+from .potential import ICNN as ICNN
+from .potential import NonNegativeWeight as NonNegativeWeight
+from .potential import OUTPUT_GAIN as OUTPUT_GAIN
+from .potential import WEIGHT_SPREAD as WEIGHT_SPREAD

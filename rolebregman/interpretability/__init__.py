@@ -1,0 +1,4 @@
+"""What a trained head has learned: gaps, Hessians, and two words in a browser."""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,4 @@
+"""The nearest targets among many: exact, or by an engine for approximate search."""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

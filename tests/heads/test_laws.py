@@ -1,0 +1,649 @@
+"The laws of a distance head, asked of every head in the registry and of every kind of Bregman head"
+
+import copy
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from scipy.spatial.distance import cdist
+from torch.nn.functional import softplus
+
+from rolebregman.baselines import HEADS, PEERS, make_head
+from rolebregman.datasets import toy_tree
+from rolebregman.evaluation import preference_rate
+from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, DistanceHead, load_head
+from rolebregman.theory import bregman_divergence
+from rolebregman.training import TrainConfig, fit
+
+D = 6  # width of the embeddings
+F32, F64 = torch.float32, torch.float64
+SMALL = dict(hidden=(8, 7), rank=3)
+
+
+def _cases():
+    for name in HEADS: yield name, lambda name=name: make_head(name, D)
+    def bregman(**kw): return lambda: BregmanHead(D, **SMALL | kw)
+    for roles in ROLES:
+        for maps in MAPS:
+            yield f"bregman-{roles}-{maps}", bregman(roles=roles, maps=maps)
+            if roles != "none": yield f"bregman-{roles}-{maps}-extra", bregman(roles=roles, maps=maps, extra=2)
+    for maps in MAPS:
+        for init in INITS:
+            if init != "identity": yield f"bregman-both-{maps}-{init}", bregman(maps=maps, init=init)
+            yield f"bregman-both-{maps}-{init}-narrow", bregman(maps=maps, init=init, proj_dim=4)
+        yield f"bregman-shared-{maps}-narrow", bregman(roles="shared", maps=maps, proj_dim=4, extra=1)
+    yield "bregman-wide", bregman(proj_dim=9)
+    yield "bregman-softplus", bregman(activation="softplus", strong_convexity=0.0)
+
+
+CASES = dict(_cases())
+
+
+def heads(condition=lambda head: True):
+    "Ask a law of every head, or of those that promise it"
+    return pytest.mark.parametrize("case", [name for name, make in CASES.items() if condition(make())])
+
+
+each_head = heads()
+each_bregman_head = heads(lambda head: isinstance(head, BregmanHead))
+each_dtype = pytest.mark.parametrize("dtype", [F32, F64], ids=["float32", "float64"])
+
+
+def points(*shape, seed=0, scale=1.0, dtype=F64):
+    "Raw embeddings, off centre and not of unit size, as encoders make them"
+    noise = torch.randn(*shape, D, dtype=F64, generator=torch.Generator().manual_seed(seed))
+    return (3.0 + 0.5 * scale * noise).to(dtype)
+
+
+def fresh(case, dtype=F64):
+    torch.manual_seed(0)
+    return CASES[case]().to(dtype).fit_standardizer(points(200, seed=9, dtype=dtype))
+
+
+def moved(case, dtype=F64):
+    "A head whose parameters have left the place where they start, so that no symmetry of the start is left"
+    head = fresh(case, dtype)
+    with torch.no_grad():
+        for p in head.parameters(): p.add_(0.3 * torch.randn_like(p))
+    return head
+
+
+def close(a, b, rtol=1e-10, atol=1e-11): torch.testing.assert_close(a, b, rtol=rtol, atol=atol)
+
+
+# ---- what a head says of itself
+
+@each_head
+def test_what_a_head_says_of_itself(case):
+    head = fresh(case)
+    assert isinstance(head, DistanceHead) and head.dim == head.config["dim"] == D
+    for promise in "symmetric", "nonnegative": assert type(vars_of(type(head), promise)) is bool
+    assert json.loads(json.dumps(head.config)) == json.loads(json.dumps(type(head)(**head.config).config))
+    assert type(head).__doc__ and len(type(head).__doc__) > 20
+
+
+def vars_of(cls, name): return next(vars(c)[name] for c in cls.__mro__ if name in vars(c))
+
+
+@each_head
+def test_same_seed_same_head(case):
+    a, b = fresh(case), fresh(case)
+    assert a(points(5), points(5, seed=1)).equal(b(points(5), points(5, seed=1)))
+
+
+# ---- laws
+
+@each_dtype
+@heads(lambda head: head.nonnegative)
+def test_never_negative_where_promised(case, dtype):
+    head = moved(case, dtype)
+    x = points(100, dtype=dtype)
+    for scale in (0.0, 1e-8, 1e-4, 1e-2, 1.0, 100.0):
+        y = x + (points(100, seed=1, scale=scale) - 3).to(dtype)
+        for a, b in ((x, y), (y, x)):
+            value = head(a, b)
+            assert value.isfinite().all() and (value >= 0).all()
+    with torch.no_grad():  # where source and target views come close, the corner in which differences cancel
+        u = head.encode_source(x)
+        if u.shape == head.encode_target(x).shape:
+            for scale in (0.0, 1e-8, 1e-5): assert (head.compare(u, u + scale * torch.randn_like(u)) >= 0).all()
+
+
+@each_bregman_head
+def test_role_diagonal_identity(case):
+    "A Bregman head is zero where the two views coincide, and only there"
+    head = moved(case)
+    u, v = head.encode_source(points(50)), head.encode_target(points(50, seed=1))
+    assert head.compare(u, u).eq(0).all() and head.compare(v, v).eq(0).all()
+    assert (head.compare(u, v) > 1e-6).all()
+    near = head.compare(u, u + 1e-7 * torch.randn_like(u))
+    if head.config["strong_convexity"] > 0: assert (near > 0).all() and (near < 1e-10).all()
+    x = points(50)
+    if head.config["roles"] in ("none", "shared"): assert head(x, x).eq(0).all()
+    else: assert (head(x, x) > 1e-6).all()  # an item is not at distance zero from itself: the roles differ
+
+
+@each_head
+def test_symmetric_heads_are_and_others_are_not(case):
+    head = moved(case)
+    x, y = points(100), points(100, seed=1)
+    forward, backward = head(x, y), head(y, x)
+    if head.symmetric:
+        close(forward, backward, rtol=1e-12, atol=1e-13)
+        assert head.gap(x, y).abs().max() < 1e-12
+        if head.nonnegative:
+            close(head(x, x), torch.zeros(100, dtype=F64), rtol=0, atol=1e-6)  # a root of rounding at most
+            assert (forward > 1e-4).all()
+    else: assert ((forward - backward).abs() > 1e-6 * (forward.abs() + backward.abs())).double().mean() > 0.9
+
+
+@each_dtype
+@each_head
+def test_gap(case, dtype):
+    head, x, y = moved(case, dtype), points(20, 1, dtype=dtype), points(10, seed=1, dtype=dtype)
+    gap = head.gap(x, y)
+    assert gap.shape == (20, 10) and gap.equal(-head.gap(y, x)) and gap.equal(head(x, y) - head(y, x))
+    assert head.gap(x, x).eq(0).all()
+
+
+@each_head
+def test_scores_depend_on_both_items(case):
+    head = moved(case)
+    scores = head.pairwise(points(20), points(20, seed=1))
+    assert scores.std(0).min() > 1e-4 and scores.std(1).min() > 1e-4
+
+
+# ---- the formulas, against other people's code
+
+def _formula(name, head, x, y):
+    "The distances of all pairs of standardised embeddings as its source defines them"
+    p = {key: value.detach() for key, value in head.named_parameters()}
+    scale = p["log_scale"].exp() if "log_scale" in p else 1.0
+    pair = torch.cat([x[:, None].expand(-1, len(y), -1), y.expand(len(x), -1, -1)], -1)
+    if name == "euclidean": return scale * cdist(x, y)
+    if name == "cosine": return scale * cdist(x, y, "cosine")
+    if name == "mahalanobis": return cdist(x, y, "mahalanobis", VI=(p["map"].T @ p["map"]).numpy()) ** 2 / D
+    if name == "bilinear":
+        x, y = (np.pad(z.numpy(), ((0, 0), (0, 1)), constant_values=1) for z in (x, y))
+        return -x @ p["weight"].numpy() @ y.T / D
+    if name == "mlp":
+        hidden = torch.cat([p["source_weight"], p["target_weight"]], 1) @ pair.unsqueeze(-1)
+        return softplus(head.rest(hidden.squeeze(-1) + p["offset"])).squeeze(-1)
+    if name == "direction_prior": return softplus(head.f(x) + head.g(y).T)
+    x, y = (head.map(z).detach().numpy() for z in (x, y))
+    if name == "order":  # Vendrov et al. (2016): the more specific item, here the source, has the larger coordinates
+        return (np.maximum(0, y - x[:, None]) ** 2).sum(-1)
+    if name == "poincare":  # Nickel and Kiela (2017), on points of the unit ball
+        def ball(w):
+            r = np.linalg.norm(w, axis=-1, keepdims=True)
+            return w / r * np.tanh(40 * np.tanh(r / 40) / 2)
+        x, y = ball(x), ball(y)
+        inside = np.outer(1 - (x**2).sum(-1), 1 - (y**2).sum(-1))
+        return scale * np.arccosh(1 + 2 * cdist(x, y, "sqeuclidean") / inside)
+
+
+@pytest.mark.parametrize("name", [n for n in HEADS if "bregman" not in n and n not in PEERS])  # those: test_peers
+def test_a_rival_is_what_its_source_says(name):
+    head, x, y = moved(name), points(9), points(7, seed=1)
+    expected = _formula(name, head, head.standardizer(x), head.standardizer(y))
+    close(head.pairwise(x, y).detach(), torch.as_tensor(expected).detach(), rtol=1e-9, atol=1e-9)
+
+
+@each_bregman_head
+def test_a_bregman_head_is_the_divergence_of_its_potential(case):
+    "Against the definition, with the autograd gradient of the potential"
+    head, x, y = moved(case), points(9), points(7, seed=1)
+    u, v = head.source(head.standardizer(x)), head.target(head.standardizer(y))
+    close(head.pairwise(x, y), bregman_divergence(head.potential, u[:, None], v), rtol=1e-9, atol=1e-10)
+
+
+# ---- shapes
+
+@each_head
+def test_broadcasting_and_empty_batches(case):
+    head = moved(case)
+    for left, right, out in (((), (), ()), ((5,), (), (5,)), ((), (5,), (5,)), ((4, 1), (3,), (4, 3)),
+        ((1, 3), (4, 1), (4, 3)), ((2, 1, 1), (3, 2), (2, 3, 2)), ((0,), (0,), (0,)), ((0, 1), (5,), (0, 5)),
+        ((4, 1), (0,), (4, 0))):
+        x, y = points(*left), points(*right, seed=1)
+        found = head(x, y)
+        assert found.shape == out and head.gap(x, y).shape == out
+        x, y = (a.reshape(-1, D) for a in torch.broadcast_tensors(x, y))
+        if x.numel(): close(found.flatten(), torch.stack([head(a, b) for a, b in zip(x, y)]))
+
+
+@each_head
+def test_pairwise_equals_the_loop(case):
+    head = moved(case)
+    for n, m in (5, 4), (1, 6), (6, 1), (0, 5), (5, 0), (0, 0):
+        x, y = points(n), points(m, seed=1)
+        for exact in (True, False):
+            found = head.pairwise(x, y, exact=exact)
+            assert found.shape == (n, m)
+            if found.numel(): close(found, torch.stack([torch.stack([head(a, b) for b in y]) for a in x]))
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_pairwise_over_more_than_one_block(case):
+    head, x, y = moved(case, F32), points(34, dtype=F32), points(2000, seed=1, dtype=F32)
+    with torch.no_grad():
+        found, loop = head.pairwise(x, y), torch.stack([head(a, y) for a in x])
+        close(found, loop, rtol=1e-5, atol=1e-5)
+        fast = head.pairwise(x, y, exact=False)
+        close(fast, loop, rtol=1e-4, atol=2e-6 * float(loop.abs().max()) + 1e-5)
+
+
+@each_bregman_head
+def test_the_matrix_form_is_accurate_far_from_the_origin(case):
+    "In float32: its base point is amid the targets, or it would lose all digits here"
+    torch.manual_seed(0)
+    head = CASES[case]()  # its standardiser leaves the data where they are
+    x, y = 1000 + torch.randn(30, D), 1000 + torch.randn(30, D)
+    with torch.no_grad():
+        if (head.encode_source(x) - head.encode_target(x)).abs().max() > 1: return  # the roles themselves are far apart
+        exact, fast = head.pairwise(x, y), head.pairwise(x, y, exact=False)
+    assert (exact - fast).abs().max() < 1e-3 * exact.max()
+
+
+@each_head
+def test_pairwise_is_differentiable_in_both_forms(case):
+    head, x, y = moved(case), points(4), points(5, seed=1)
+    def grads(scores):
+        g = torch.autograd.grad(scores.square().sum(), list(head.parameters()), allow_unused=True)
+        return [torch.zeros(()) if p is None else p for p in g]
+    loop = grads(head(x[:, None], y))
+    for exact in (True, False):
+        for a, b in zip(grads(head.pairwise(x, y, exact=exact)), loop): close(a, b, rtol=1e-8, atol=1e-8)
+
+
+@each_head
+def test_encoding_once_gives_the_same(case):
+    head, x, y = moved(case), points(6), points(4, seed=1)
+    u, v = head.encode_source(x), head.encode_target(y)
+    assert len(u) == 6 and len(v) == 4
+    close(head.compare(u[:4], v), head(x[:4], y))
+    close(head.compare(u[:, None], v), head.pairwise(x, y))
+    close(head.source(head.standardizer(x)), u, rtol=0, atol=0)
+    close(head.target(head.standardizer(y)), v, rtol=0, atol=0)
+
+
+# ---- inputs
+
+@each_head
+def test_arrays_lists_and_other_float_types(case):
+    head, x, y = moved(case, F32), points(5, dtype=F32), points(5, seed=1, dtype=F32)
+    expected = head(x, y)
+    assert expected.dtype == F32
+    for a in (x.numpy(), x.double(), x.double().numpy(), x.tolist()):
+        assert head(a, y).equal(expected) and head(a, y).dtype == F32
+    assert head.pairwise(x.numpy(), y.numpy()).shape == (5, 5)
+    half = x.half()
+    assert head(half, y).equal(head(half.float(), y))
+    assert head(half.numpy(), y).equal(head(half, y))
+
+
+@each_dtype
+@each_head
+def test_result_has_the_dtype_of_the_head(case, dtype):
+    head = moved(case, dtype)
+    value = head(points(5, dtype=F32), points(5, seed=1, dtype=F64))
+    assert value.dtype == dtype and value.isfinite().all()
+
+
+@each_head
+def test_float32_is_close_to_float64(case):
+    wide = moved(case)
+    narrow = copy.deepcopy(wide).float()
+    x, y = points(100, dtype=F32), points(100, seed=1, dtype=F32)
+    a, b = narrow(x, y).double(), wide(x, y)
+    assert ((a - b).abs() <= 1e-5 * b.abs() + 1e-5).all(), float((a - b).abs().max())
+
+
+@each_head
+def test_wrong_width_names_expected_and_found(case):
+    head, x = fresh(case), points(5)
+    for wrong in (x[:, :1], torch.ones(5, D + 3)):
+        for call, args in ((head, (wrong, x)), (head, (x, wrong)), (head.pairwise, (x, wrong)), (head.gap, (wrong, x)),
+            (head.encode_source, (wrong,)), (head.encode_target, (wrong,))):
+            with pytest.raises(ValueError, match=rf"width {D}.*{wrong.shape[-1]}"): call(*args)
+    with pytest.raises(ValueError, match=rf"width {D}"): head(torch.tensor(1.0), x)
+
+
+@each_head
+def test_device_moves(case):
+    head, x, y = moved(case), points(5), points(5, seed=1)
+    expected = head(x, y)
+    assert head.to("cpu").to(F32).to(F64)(x, y).allclose(expected, rtol=1e-4, atol=1e-4)
+    empty = copy.deepcopy(head).to("meta")
+    assert empty(x.to("meta"), y.to("meta")).device.type == "meta"  # no tensor stays behind on another device
+    assert empty.pairwise(x.to("meta"), y.to("meta"), exact=False).shape == (5, 5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_on_a_gpu():
+    for case in CASES:
+        head, x, y = moved(case), points(5), points(5, seed=1)
+        expected, found = head(x, y), copy.deepcopy(head).cuda()(x.numpy(), y)
+        assert found.is_cuda, case
+        close(found.cpu(), expected, rtol=1e-9, atol=1e-9)
+
+
+# ---- standardiser
+
+@each_head
+def test_standardiser(case):
+    features, head = points(300, scale=4), fresh(case)
+    before = copy.deepcopy(head.standardizer.state_dict())
+    assert head.fit_standardizer(features.numpy()) is head
+    z = head.standardizer(features)
+    if head.standardize:
+        close(z.mean(0), torch.zeros(D, dtype=F64), atol=1e-12)
+        close(z.square().sum(-1).mean(), torch.tensor(float(D), dtype=F64))
+        scale = (z[0] - z[1]) / (features[0] - features[1])
+        close(scale, scale[:1].expand(D))  # one scale for all: the shape of the cloud is kept
+    else: assert z.equal(features) and before.keys() == head.standardizer.state_dict().keys()
+    assert not any(p.requires_grad for p in head.standardizer.state_dict().values())
+
+
+@heads(lambda head: head.standardize)
+def test_moving_and_scaling_data_and_standardiser_changes_nothing(case):
+    head = moved(case)
+    features, x, y = points(300), points(20), points(20, seed=1)
+    expected = head.fit_standardizer(features)(x, y)
+    shift = 10 * torch.randn(D, dtype=F64)
+    for s in (0.01, 100.0):
+        head.fit_standardizer(features * s + shift)
+        close(head(x * s + shift, y * s + shift), expected, rtol=1e-8, atol=1e-9)
+    assert not head(x, y).allclose(expected, rtol=0.01)  # without the shift it is another input
+
+
+@each_head
+def test_a_head_without_fit_takes_inputs_as_they_are(case):
+    torch.manual_seed(0)
+    head, x = CASES[case]().double(), points(5)
+    assert head.standardizer(x).equal(x)
+
+
+def test_standardiser_refuses_what_has_no_scale():
+    head = BregmanHead(D, **SMALL)
+    for bad, message in ((torch.ones(5, D), "all rows are equal"), (torch.ones(0, D), "at least one row"),
+        (torch.ones(D), r"shape \(6,\)"), (points(5).index_fill(0, torch.tensor([3]), torch.nan), "row 3"),
+        (points(5).index_fill(0, torch.tensor([2]), torch.inf), "row 2")):
+        with pytest.raises(ValueError, match=message): head.fit_standardizer(bad)
+    with pytest.raises(ValueError, match=f"{D}"): head.fit_standardizer(torch.randn(5, D + 1))
+    assert head.standardizer(points(2).float()).equal(points(2).float())  # and is as it was
+    counts = torch.arange(5 * D).reshape(5, D)
+    squares = head.fit_standardizer(counts).standardizer(counts.float()).square().sum(-1)
+    assert squares.mean().allclose(torch.tensor(float(D)))
+
+
+# ---- saving
+
+@each_dtype
+@each_head
+def test_saved_and_loaded_bit_for_bit(case, dtype, tmp_path):
+    head, x, y = moved(case, dtype), points(50, dtype=dtype), points(50, seed=1, dtype=dtype)
+    assert head.save_pretrained(tmp_path / "a" / "head") == tmp_path / "a" / "head"
+    loaded = load_head(str(tmp_path / "a" / "head"))
+    assert type(loaded) is type(head) and loaded.config == head.config and not loaded.training
+    state = loaded.state_dict()
+    assert state.keys() == head.state_dict().keys()
+    for name, value in head.state_dict().items():
+        assert value.equal(state[name]) and value.dtype == state[name].dtype, name
+    assert loaded(x, y).equal(head.eval()(x, y)) and loaded(x, y).dtype == dtype
+    assert loaded(x.numpy(), y.numpy()).equal(head(x, y))  # raw embeddings: the standardiser came along
+    # A loaded head can be trained on, and saved over what is there.
+    loss = loaded.train()(x, y).sum()
+    if list(loaded.parameters()): loss.backward()
+    loaded.save_pretrained(tmp_path / "a" / "head")
+    assert load_head(tmp_path / "a" / "head")(x, y).equal(head(x, y))
+
+
+@each_head
+def test_nothing_on_disk_is_a_pickle(case, tmp_path):
+    moved(case).save_pretrained(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    about = json.loads((tmp_path / "config.json").read_text())
+    assert str(tmp_path) not in json.dumps(about)
+    with safe_open(tmp_path / "model.safetensors", "pt") as f: assert set(f.keys()) == set(fresh(case).state_dict())
+
+
+def test_broken_folders_are_refused_with_the_file_named(tmp_path):
+    def save(): return BregmanHead(D, **SMALL).save_pretrained(tmp_path)
+    with pytest.raises(FileNotFoundError, match="config.json"): load_head(tmp_path)
+    (save() / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="model.safetensors"): load_head(tmp_path)
+    whole = (save() / "model.safetensors").read_bytes()
+    for cut in (whole[:-100], whole[:4], b"", b"\x80\x04" + whole):
+        (tmp_path / "model.safetensors").write_bytes(cut)
+        with pytest.raises(ValueError, match="model.safetensors"): load_head(tmp_path)
+    about = json.loads((save() / "config.json").read_text())
+    wrong = [{"class": "Nobody"}, {"class": "Path", "module": "pathlib"}, {"module": "rolebregman.nowhere"},
+        {"class": "ICNN", "module": "rolebregman.icnn.potential"}, {"dtype": "int64"}, {"config": []},
+        {"config": about["config"] | {"bogus": 1}}, {"config": about["config"] | {"roles": "?"}}]
+    for text in ["", "{", "3", "[]", "{}", *(json.dumps(about | part) for part in wrong)]:
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(ValueError, match="config.json"): load_head(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(about | {"config": about["config"] | {"hidden": [9]}}))
+    with pytest.raises(ValueError, match="model.safetensors"): load_head(tmp_path)
+
+
+def test_an_interrupted_save_leaves_the_old_head(tmp_path, monkeypatch):
+    import rolebregman.heads.role_head as module
+    head = BregmanHead(D, **SMALL)
+    head.save_pretrained(tmp_path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    def full(*args, **kwargs): raise OSError("no space left on device")
+    monkeypatch.setattr(module, "save_file", full)
+    with pytest.raises(OSError, match="no space"): BregmanHead(D, **SMALL).save_pretrained(tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+# ---- gradients
+
+@each_head
+def test_gradients(case):
+    head, x, y = moved(case), points(3).requires_grad_(), points(3, seed=1).requires_grad_()
+    names, values = [*zip(*head.named_parameters())] or [(), ()]
+    def score(x, y, *params): return torch.func.functional_call(head, dict(zip(names, params)), (x, y))
+    assert torch.autograd.gradcheck(score, (x, y, *values), fast_mode=True)
+    assert torch.autograd.gradcheck(score, (x, y), eps=1e-7, atol=1e-5)
+
+
+@each_dtype
+@each_head
+def test_gradients_are_finite_at_the_corners(case, dtype):
+    "An item against itself, the origin, the mean of the data, and outliers a thousand times as far out"
+    for head in (fresh(case, dtype), moved(case, dtype)):
+        x = points(5, dtype=dtype)
+        mean, far = head.standardizer.mean.expand(5, D), points(5, seed=1, scale=1000, dtype=dtype)
+        for a, b in ((x, x), (0 * x, x), (x, 0 * x), (0 * x, 0 * x), (mean, mean), (x, far), (far, x), (far, far),
+            (far, -far)):
+            a, b = (z.detach().clone().requires_grad_() for z in (a, b))
+            score = head(a, b)
+            grads = torch.autograd.grad(score.sum(), [a, b, *head.parameters()], allow_unused=True)
+            for value in (score, *grads): assert value is None or value.isfinite().all()
+
+
+@each_head
+def test_no_parameter_of_a_fresh_head_is_dead(case):
+    "Within three steps of a ranking and a direction loss every block has had a gradient (B A with B = 0 needs two)"
+    head = fresh(case, F32)
+    parameters = dict(head.named_parameters())
+    largest = dict.fromkeys(parameters, 0.0)
+    optimiser = torch.optim.Adam(parameters.values(), lr=1e-3) if parameters else None
+    for step in range(3 if parameters else 0):
+        x, y, z = (points(64, seed=3 * step + i, dtype=F32) for i in range(3))
+        loss = softplus(head(x, y) - head(x, z)).mean()
+        loss = loss + softplus(head(x, y) - head(y, x)).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        for name, p in parameters.items():
+            if p.grad is not None: largest[name] = max(largest[name], float(p.grad.abs().max()))
+        optimiser.step()
+    assert all(g > 1e-8 for g in largest.values()), [n for n, g in largest.items() if g <= 1e-8]
+
+
+@pytest.mark.parametrize("maps", MAPS)
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("proj_dim", [None, 4])
+def test_role_maps_do_not_share_memory(maps, init, proj_dim):
+    head = BregmanHead(D, proj_dim, maps=maps, init=init, **SMALL)
+    x = points(3, dtype=F32)
+    starts_equal = init != "independent"
+    assert head.encode_source(x).equal(head.encode_target(x)) == starts_equal or maps in ("lowrank", "residual")
+    before = head.encode_target(x)
+    with torch.no_grad():
+        for p in head.maps["source"].parameters(): p.add_(0.1)
+    assert head.encode_target(x).equal(before)
+    pointers = [t.data_ptr() for t in head.state_dict().values()]
+    assert len(set(pointers)) == len(pointers)
+
+
+@each_head
+def test_memory_is_not_shared_between_parameters(case):
+    head = fresh(case)
+    pointers = [t.data_ptr() for t in head.state_dict().values() if t.numel()]
+    assert len(set(pointers)) == len(pointers)
+
+
+# ---- a fresh Bregman head is a sensible metric
+
+@pytest.mark.parametrize("maps", MAPS)
+@pytest.mark.parametrize("roles", ROLES)
+def test_a_fresh_identity_head_ranks_by_nearness(roles, maps):
+    head = BregmanHead(D, roles=roles, maps=maps, **SMALL).fit_standardizer(points(200))
+    x = points(200)
+    with torch.no_grad():
+        assert head(x, x).eq(0).all()
+        near, far = head(x, x + 0.05 * torch.randn_like(x)), head(x, points(200, seed=1))
+    assert (near < far).float().mean() > 0.98
+
+
+# ---- direction can be learned
+
+def _directed():
+    for name in HEADS: yield name, partial(make_head, name)
+    for roles in ROLES:
+        for maps in MAPS:
+            yield f"bregman-{roles}-{maps}", partial(BregmanHead, hidden=(32, 32), rank=8, roles=roles, maps=maps)
+
+
+DIRECTED = {name: make for name, make in _directed() if not make(2).symmetric}
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+def test_toy_tree_child_to_parent_is_smaller_than_the_reverse(name):
+    "For every head that can have a direction, on edges trained on and on edges held out"
+    tree = toy_tree(depth=5, seed=0)
+    torch.manual_seed(0)
+    head = DIRECTED[name](tree.dim)
+    fit(head, tree, TrainConfig(epochs=20, patience=0, lr=1e-2, batch_size=64), progress=False)
+    share = {}
+    for split, edges in tree.edges.items():
+        child, parent = torch.from_numpy(tree.features)[edges.T]
+        with torch.no_grad(): share[split] = preference_rate(head(child, parent), head(parent, child))
+    assert share["train"] > 0.9 and share["valid"] + share["test"] > 2 * 0.75, share
+
+
+@heads(lambda head: head.symmetric)
+def test_a_symmetric_head_gets_exactly_one_half(case):
+    head, x, y = moved(case, F32), points(500, dtype=F32), points(500, seed=1, dtype=F32)
+    with torch.no_grad(): assert preference_rate(head(x, y), head(y, x)) == 0.5
+
+
+# ---- errors of the constructors
+
+@pytest.mark.parametrize("change, message", [(dict(dim=0), "dim must be a whole number of at least 1, found 0"),
+    (dict(roles="all"), "none, shared, source, target, both.*'all'"), (dict(maps="deep"), "linear.*'deep'"),
+    (dict(init="zero"), "identity.*'zero'"), (dict(rank=0), "rank"), (dict(extra=-1), "extra"),
+    (dict(proj_dim=3, roles="source"), "proj_dim must be 6, found 3"), (dict(roles="none", extra=2), "extra=2"),
+    (dict(activation="relu"), "squareplus"), (dict(strong_convexity=-0.1), "-0.1"), (dict(hidden=()), "hidden")])
+def test_constructor_errors_name_expected_and_found(change, message):
+    with pytest.raises(ValueError, match=message): BregmanHead(**{"dim": D} | change)
+
+
+def test_registry():
+    assert set(HEADS) >= {"euclidean", "cosine", "mahalanobis", "bilinear", "mlp", "order", "poincare",
+        "direction_prior", "icnn_bregman", "role_bregman", "role_bregman_lowrank", "role_bregman_residual",
+        "directed_bregman"}
+    with pytest.raises(ValueError, match="'nobody'.*euclidean.*role_bregman"): make_head("nobody", D)
+    head = make_head("role_bregman", D, proj_dim=3, hidden=(4,))
+    assert head.config["proj_dim"] == 3 and head.potential.dim == 3
+    config = {name: make_head(name, D).config for name in HEADS if "bregman" in name}
+    assert config["icnn_bregman"]["roles"] == "none" and config["role_bregman"]["roles"] == "both"
+    assert config["role_bregman_lowrank"]["maps"] == "lowrank" and config["role_bregman_residual"]["maps"] == "residual"
+
+
+@pytest.mark.parametrize("name", ["role_bregman", "mlp"])
+def test_arrays_of_any_layout_are_taken_as_what_they_hold(name):
+    torch.manual_seed(0)
+    head, X = make_head(name, 5), np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    expected = head.score(X, X[[1, 2, 3, 0]])
+    same = torch.stack([head.score(X[::-1], X[[0, 3, 2, 1]]).flip(0), head.score(X.astype(">f4"), X[[1, 2, 3, 0]]),
+                        head.score(np.asfortranarray(X), X[[1, 2, 3, 0]]), head.score(X.tolist(), X[[1, 2, 3, 0]])])
+    assert torch.equal(same, expected.expand(4, -1))
+    assert torch.equal(head(X[0][::-1], X[1]), head(X[0][::-1].copy(), X[1]))
+
+
+def test_what_cannot_be_scored_is_named():
+    head, X = make_head("role_bregman", 5), np.zeros((4, 5), np.float32)
+    X[2, 1] = np.nan
+    with pytest.raises(ValueError, match="distance of row 2 is nan, and 1 are not finite"): head.score(X, X * 1)
+    with pytest.raises(ValueError, match=r"pair up, \(n, 5\) both, found shapes \(5,\) and \(5,\)"):
+        head.score(X[0], X[0])
+    with pytest.raises(ValueError, match="x: expected numbers, found dtype object"): head(np.array([None] * 5), X[0])
+
+
+@pytest.mark.parametrize("arguments, message", [(dict(dim=8, proj_dim=0), "proj_dim .* at least 1"),
+    (dict(dim=8.0), "dim must be a whole number .* found 8.0"), (dict(dim=8, hidden=16), "widths as .*, found 16")])
+def test_arguments_of_the_wrong_kind_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message): BregmanHead(**arguments)
+
+
+def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path):
+    head = make_head("mahalanobis", 5)
+    head.save_pretrained(tmp_path)
+    name, weight = next(iter(head.named_parameters()))
+    with torch.no_grad(): weight.view(-1)[0] = float("nan")
+    with pytest.raises(ValueError, match=f"cannot be saved: {name} holds a NaN"): head.save_pretrained(tmp_path)
+    assert load_head(tmp_path).state_dict()[name].isfinite().all(), "what was there stays"
+    state = {key: value.clone() for key, value in head.state_dict().items()}
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=f"model.safetensors: {name} holds a NaN"): load_head(tmp_path)
+
+
+@pytest.mark.parametrize("change, message", [({"dtype": "float64"}, "says torch.float64 of .* holds torch.float32"),
+    ({"config": {"dim": 10**12}}, "config.json: Mahalanobis does not take this config")])
+def test_a_config_that_does_not_fit_the_weights_is_refused(tmp_path, change, message):
+    make_head("mahalanobis", 5).save_pretrained(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(about | change))
+    with pytest.raises(ValueError, match=message): load_head(tmp_path)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_head_scores_in_half_precision(name, dtype):
+    torch.manual_seed(0)
+    head, (x, y) = make_head(name, 8), torch.randn(2, 6, 8)
+    with torch.inference_mode():
+        exact = head(x, y)
+        rough = head.to(dtype)(x.to(dtype), y.to(dtype)).float()
+    assert torch.allclose(rough, exact, rtol=0.1, atol=0.1 * float(exact.abs().max()))
+
+
+def test_scoring_goes_on_in_smaller_blocks_where_memory_runs_out(monkeypatch, caplog):
+    torch.manual_seed(0)
+    head, (x, y) = make_head("role_bregman", 5), torch.randn(2, 100, 5)
+    expected, compare = head.score(x, y), head.compare
+    def small(u, v):
+        if len(u) > 30: raise RuntimeError("[enforce fail] can't allocate memory: you tried to allocate 1 bytes")
+        return compare(u, v)
+    monkeypatch.setattr(head, "compare", small)
+    with caplog.at_level("WARNING", "rolebregman"): assert torch.allclose(head.score(x, y), expected, rtol=1e-5)
+    assert "out of memory: scoring goes on in blocks of 16 rows" in caplog.text

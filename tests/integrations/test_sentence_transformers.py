@@ -1,0 +1,290 @@
+"""Encoder and head as one sentence-transformers model: its similarity is the head's, and its trainer trains both."""
+import dataclasses
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # what the libraries warn of while they are imported
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+    from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
+
+    from rolebregman.integrations import (
+        DirectedEncoder,
+        DirectedEvaluator,
+        DirectedLoss,
+        RoleHead,
+        batch_known,
+        text_pairs,
+    )
+
+from rolebregman.baselines import HEADS, make_head
+from rolebregman.datasets import load_dataset
+from rolebregman.evaluation import evaluate
+from rolebregman.heads import load_head
+from rolebregman.study import ARMS, run_joint, small, train_joint
+from rolebregman.training import direction_loss
+
+WORDS = ["poodle", "dog", "animal", "oak", "tree", "plant", "rose", "cat"]
+WIDTH = 6
+
+
+def model_of(words=WORDS, head="directed_bregman", width=WIDTH):
+    bag = SentenceTransformer(modules=[BoW(list(words)), Dense(len(words), width, bias=False)], device="cpu")
+    return DirectedEncoder.join(bag, make_head(head, dim=width))
+
+
+@pytest.fixture(scope="module")
+def toy():
+    ds = small(load_dataset("toy", seed=0), 150, 30, 36)
+    ds.nodes["text"] = [f"w{i}" for i in range(ds.num_nodes)]
+    return ds
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_similarity_is_minus_the_distance(name):
+    model = model_of(head=name)
+    queries, documents = model.encode_query(WORDS[:3]), model.encode_document(WORDS[3:])
+    with torch.no_grad():
+        D = model.head.pairwise(queries, documents)
+        assert torch.equal(model.similarity(queries, documents), -D)
+        assert torch.equal(model.similarity(list(queries), torch.tensor(documents)), -D)
+        torch.testing.assert_close(model.similarity(queries[0], documents), -D[:1])
+        pairwise = model.similarity_pairwise(queries, documents[:3])
+        assert torch.equal(pairwise, -model.head(queries, documents[:3]))
+    assert model.similarity_fn_name == "head" and model.get_embedding_dimension() == WIDTH
+
+
+def test_a_new_head_takes_the_place_of_the_old_one():
+    model, head = model_of(), make_head("mlp", dim=WIDTH)
+    again = DirectedEncoder.join(model, head)
+    assert [type(m).__name__ for m in again] == ["BoW", "Dense", "RoleHead"] and again.head is head
+
+
+def test_gradients_flow_where_embeddings_have_some():
+    model, X = model_of(), torch.randn(3, WIDTH)
+    assert not model.similarity(X, X).requires_grad
+    assert model.similarity(X.requires_grad_(), X).requires_grad and model.similarity_pairwise(X, X).requires_grad
+
+
+def test_saved_and_loaded_bit_for_bit_without_trust(tmp_path):
+    model = model_of()
+    vectors = model.encode(WORDS)
+    model.save(str(tmp_path))
+    again = DirectedEncoder(str(tmp_path), device="cpu", local_files_only=True)
+    assert np.array_equal(again.encode(WORDS), vectors)
+    assert torch.equal(again.similarity(vectors, vectors), model.similarity(vectors, vectors))
+    alone = load_head(tmp_path / "2_RoleHead")
+    assert torch.equal(alone.pairwise(vectors, vectors), -model.similarity(vectors, vectors))
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "from rolebregman.integrations.sentence_transformers import DirectedEncoder" in card and 'model = DirectedEncoder("' in card
+    assert "SentenceTransformer(" not in card and "pip install -U 'rolebregman[text]'" in card
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+
+
+def test_an_evaluator_of_the_library_takes_queries_as_sources():
+    model = model_of()
+    queries, corpus = {str(i): w for i, w in enumerate(WORDS[:4])}, {str(i): w for i, w in enumerate(WORDS[4:])}
+    nearest = model.similarity(model.encode(WORDS[:4]), model.encode(WORDS[4:])).argmax(1)
+    evaluator = InformationRetrievalEvaluator(queries, corpus, {q: {str(int(nearest[int(q)]))} for q in queries},
+                                              accuracy_at_k=[1], precision_recall_at_k=[1], mrr_at_k=[1], ndcg_at_k=[1],
+                                              map_at_k=[1])
+    assert evaluator(model)["head_accuracy@1"] == 1.0
+
+
+def test_what_does_not_fit_is_said():
+    bag = SentenceTransformer(modules=[BoW(WORDS)], device="cpu")
+    with pytest.raises(ValueError, match="vectors of width 8, the head takes 5"):
+        DirectedEncoder.join(bag, make_head("mlp", dim=5))
+    with pytest.raises(ValueError, match="the last module is a BoW"):
+        DirectedEncoder(modules=[BoW(WORDS)], device="cpu")
+    with pytest.raises(TypeError, match="expected a DistanceHead"):
+        RoleHead(torch.nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="found 'cosine'"):
+        model_of().similarity_fn_name = "cosine"
+    with pytest.raises(ValueError, match=r"embeddings of torch.int8: expected floats"):
+        model_of().similarity(torch.zeros(2, WIDTH, dtype=torch.int8), torch.zeros(2, WIDTH))
+    with pytest.raises(ValueError, match="use DirectedEncoder.join"):
+        DirectedLoss(bag)
+    with pytest.raises(ValueError, match="loss is 'hinge'"):
+        DirectedLoss(model_of(), "hinge")
+    for name, value in (("margin", "1"), ("direction_margin", -1.0), ("direction_weight", float("nan"))):
+        with pytest.raises(ValueError, match=f"{name} is {value!r}; expected a finite number of at least 0"):
+            DirectedLoss(model_of(), **{name: value})
+    with pytest.raises(ValueError, match="found 1"):
+        model = model_of()
+        DirectedLoss(model)([model.preprocess(["dog"])])
+    with pytest.raises(ValueError, match=r"shapes \(2, 6\) and \(3, 6\)"):
+        model_of().similarity_pairwise(torch.zeros(2, WIDTH), torch.zeros(3, WIDTH))
+
+
+def test_known_pairs_of_a_batch():
+    # a names b twice and c once; b is its own candidate
+    found = batch_known(["a", "a", "b"], ["b", "c", "c", "a", "d"]).int().tolist()
+    assert found == [[1, 1, 1, 1, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 0]]
+
+
+def batch(model, *columns):
+    features = [model.preprocess(list(column)) for column in columns]
+    return features, [model(dict(column))["sentence_embedding"] for column in features]
+
+
+@pytest.mark.parametrize("weight", [0.0, 2.0])
+def test_softmax_loss_by_hand(weight):
+    model = model_of()
+    features, (x, y, z) = batch(model, ["poodle", "oak"], ["dog", "tree"], ["rose", "cat"])
+    found = DirectedLoss(model, direction_weight=weight, direction_margin=0.3)(features)
+    D = model.head.pairwise(x, torch.cat([y, z]))
+    torch.testing.assert_close(found["rank"], torch.nn.functional.cross_entropy(-D, torch.arange(2)))
+    direction = weight * direction_loss(model.head(x, y), model.head(y, x), margin=0.3)
+    torch.testing.assert_close(found["direction"], direction)
+
+
+def test_margin_loss_and_labels_by_hand():
+    model = model_of()
+    features, (x, y) = batch(model, ["poodle", "oak", "rose"], ["dog", "tree", "plant"])
+    found = DirectedLoss(model, "margin", margin=0.5)(features, torch.tensor([1, 0, 1]))
+    D, off = model.head.pairwise(x, y), ~torch.eye(3, dtype=torch.bool)
+    hinge = (0.5 + D.diagonal()[:, None] - D)[off].relu()
+    torch.testing.assert_close(found["rank"], hinge.mean())  # over the six triples, as in `rank_loss`
+    torch.testing.assert_close(found["direction"], (1 + model.head.gap(x, y)).relu()[[0, 2]].mean())
+
+
+def test_equal_texts_are_told_by_their_tokens():
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    from rolebregman.integrations.sentence_transformers import _same_texts
+    tokenizer = Tokenizer(WordLevel({"[PAD]": 0, "a": 1, "b": 2}, unk_token="[PAD]"))
+    tokenizer.pre_tokenizer = Whitespace()
+
+    def column(texts, width):
+        rows = [tokenizer.encode(t).ids for t in texts]
+        return dict(input_ids=torch.tensor([r + [0] * (width - len(r)) for r in rows]),
+                    attention_mask=torch.tensor([[1] * len(r) + [0] * (width - len(r)) for r in rows]))
+
+    assert _same_texts([column(["a", "a b"], 2), column(["a b", "a"], 4)]) == [[(1,), (1, 2)], [(1, 2), (1,)]]
+    assert _same_texts([dict(pixel_values=torch.zeros(1))]) is None
+    static = StaticEmbedding(tokenizer, embedding_dim=4)
+    first, second = _same_texts([static.preprocess(["a b", "a"]), static.preprocess(["a", "b b", "a b"])])
+    assert first == [(1, 2), (1,)] and second == [(1,), (2, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("loss", ["softmax", "margin"])
+def test_known_targets_are_no_negatives_under_any_tokeniser(loss):
+    model = model_of()
+    sources, targets, others = ["poodle", "oak", "poodle"], ["dog", "tree", "animal"], ["rose", "cat", "tree"]
+    features, (x, y, z) = batch(model, sources, targets, others)
+    D, names = model.head.pairwise(x, torch.cat([y, z])), targets + others
+    pairs = set(zip(sources, targets))
+    free = torch.tensor([[(s, t) not in pairs and s != t for t in names] for s in sources])
+    if loss == "softmax":
+        keep = free | torch.eye(3, 6, dtype=torch.bool)
+        wanted = (D.diagonal() + (-D).masked_fill(~keep, -torch.inf).logsumexp(1)).mean()
+    else: wanted = (1 + D.diagonal()[:, None] - D)[free].relu().mean()
+    torch.testing.assert_close(DirectedLoss(model, loss)(features)["rank"], wanted)
+
+
+def test_pairs_as_texts(toy):
+    data = text_pairs(toy, "train", negatives=2, seed=3)
+    edges, row = toy.edges["train"], {t: i for i, t in enumerate(toy.nodes["text"])}
+    assert data.column_names == ["source", "target", "negative_1", "negative_2", "label"]
+    assert [(row[s], row[t]) for s, t in zip(data["source"], data["target"])] == list(map(tuple, edges))
+    positives = set(map(tuple, toy.positives))
+    assert not positives & {(row[s], row[n]) for s, n in zip(data["source"], data["negative_1"])}
+    assert data["label"] == toy.one_way("train").astype(int).tolist()
+    assert text_pairs(toy, negatives=2, seed=3)["negative_2"] == data["negative_2"]
+    with pytest.raises(ValueError, match="no column 'text'"):
+        text_pairs(dataclasses.replace(toy, nodes=toy.nodes.drop(columns="text")))
+
+
+def test_the_package_that_training_needs_is_named(toy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ImportError, match=r"rolebregman\[joint\]"): text_pairs(toy)
+
+
+def test_the_evaluator_measures_as_evaluate_does(toy):
+    model = model_of(toy.nodes["text"], width=16)
+    found = DirectedEvaluator(toy, "test", candidates=9, name="toy")(model)
+    features = model.encode(list(toy.nodes["text"]))
+    expected = evaluate(model.head, dataclasses.replace(toy, features=features), "test", 9)
+    assert {k.removeprefix("toy_"): v for k, v in found.items()} == expected | dict(
+        score=(expected["ranking_accuracy"] + expected["direction_accuracy"]) / 2)
+    assert DirectedEvaluator(toy, name="toy").primary_metric == "toy_score"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("loss", ["softmax", "margin"])
+def test_the_trainer_trains_encoder_and_head(toy, tmp_path, loss):
+    model = model_of(toy.nodes["text"], width=16)
+    model.head.fit_standardizer(model.encode(list(toy.nodes["text"])))
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    first = DirectedEvaluator(toy, "train")(model)
+    settings = SentenceTransformerTrainingArguments(
+        str(tmp_path), num_train_epochs=8, per_device_train_batch_size=32, learning_rate=1e-2, use_cpu=True,
+        learning_rate_mapping={r"\.head\.": 3e-3}, eval_strategy="epoch", save_strategy="epoch", report_to="none",
+        load_best_model_at_end=True, metric_for_best_model="eval_score", disable_tqdm=True)
+    trainer = SentenceTransformerTrainer(model, settings, train_dataset=text_pairs(toy, negatives=1),
+                                         loss=DirectedLoss(model, loss), evaluator=DirectedEvaluator(toy))
+    trainer.train()
+    assert all((before[name] != value).any() for name, value in model.named_parameters() if name.endswith("weight"))
+    last = DirectedEvaluator(toy, "train")(model)
+    assert last["score"] > first["score"] + 0.1 and last["direction_accuracy"] > 0.8
+    logged = next(row for row in trainer.state.log_history if "eval_score" in row)
+    assert {"eval_ranking_accuracy", "eval_direction_accuracy"} <= set(logged)
+
+
+# The experiment
+
+
+def test_a_small_dataset_keeps_what_is_known(toy):
+    whole = load_dataset("toy", seed=1)
+    few = small(whole, 40, 9, 11, seed=2)
+    named = lambda ds, edges: set(map(tuple, ds.nodes["id"].to_numpy()[edges]))
+    assert {k: len(e) for k, e in few.edges.items()} == dict(train=40, valid=9, test=11)
+    for split in few.edges: assert named(few, few.edges[split]) <= named(whole, whole.edges[split])
+    kept = set(few.nodes["id"])
+    assert named(few, few.positives) == {p for p in named(whole, whole.positives) if set(p) <= kept}
+    assert set(few.pool) == set(np.concatenate(list(few.edges.values()))[:, 1])
+    rows = {i: n for n, i in enumerate(whole.nodes["id"])}
+    assert np.array_equal(few.features, whole.features[[rows[i] for i in few.nodes["id"]]])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_encoder_and_head_both_learn_unless_their_step_is_zero(toy):
+    for steps in ((1e-3, 1e-2), (0.0, 1e-2)):
+        model = model_of(list(toy.nodes["text"]), width=16)
+        parts = [list(part.parameters()) for part in (model[1], model.head)]
+        before = [[p.detach().clone() for p in part] for part in parts]
+        assert train_joint(model, toy, DirectedLoss(model), 1, *steps, batch_size=32, seed=0) is model
+        moved = [any(not torch.equal(*pair) for pair in zip(part, start)) for part, start in zip(parts, before)]
+        assert moved == [steps[0] > 0, True] and not model.training
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_experiment_runs_once_and_is_resumed(tmp_path, monkeypatch, toy):
+    bag = SentenceTransformer(modules=[BoW(list(toy.nodes["text"])), Dense(toy.num_nodes, 16)], device="cpu")
+    bag.save(str(tmp_path / "encoder"))
+    opened = []
+    monkeypatch.setattr("rolebregman.study.joint_training.fetch", lambda name, quiet: tmp_path / "encoder")
+    monkeypatch.setattr("rolebregman.study.joint_training.open_dataset", lambda *a, **k: opened.append(a) or toy)
+    rows = run_joint(tmp_path / "joint.csv", (0,), "toy", (100, 20, 30), epochs=1)
+    assert list(rows["head"]) == list(ARMS)
+    cosine, alone, longer, joint = rows.to_dict("records")
+    assert cosine["parameters"] == 0 and alone["parameters"] == longer["parameters"]
+    assert cosine["direction_accuracy"] == 0.5
+    assert alone["parameters"] < joint["parameters"] and (rows["error"] == "").all()
+    assert joint["gap_mean"] not in (cosine["gap_mean"], alone["gap_mean"], longer["gap_mean"])
+    again = run_joint(tmp_path / "joint.csv", (0,), "toy", (100, 20, 30), epochs=1)
+    assert len(again) == 4 and len(opened) == 1

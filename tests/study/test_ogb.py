@@ -1,0 +1,242 @@
+"Neighbours' features by hand and against a dense matrix, no leak from valid or test, and rows that hold the protocol"
+import json
+import pickle
+import subprocess
+import sys
+from copy import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from rolebregman.baselines import make_head
+from rolebregman.datasets import DirectedDataset, OGBDataset, evaluate_ogb, split_by, toy_tree, write_synthetic_ogb
+from rolebregman.evaluation import evaluate, score_split
+from rolebregman.study import (
+    DATASETS,
+    FORMS,
+    CitationTask,
+    Store,
+    averaged_features,
+    choose_settings,
+    citation_findings,
+    citation_tasks,
+    citation_verdict,
+    compare_forms,
+    forms_table,
+    gains,
+    gains_figure,
+    open_dataset,
+    paper_citation,
+    protocol_metrics,
+    run_grid,
+    runner,
+)
+from rolebregman.study.ablations import main
+from rolebregman.study.ogb import COLUMNS, TABLE
+
+
+def small(train, valid=(), test=(), features=None, n=6):
+    "A dataset of items 0, 1, ...; item i has the single feature 10^i where none are given"
+    parts = dict(train=train, valid=valid, test=test)
+    parts = {name: np.array(edges, int).reshape(-1, 2) for name, edges in parts.items()}
+    features = 10.0 ** np.arange(n)[:, None] if features is None else features
+    return DirectedDataset("small", features.astype(np.float32), pd.DataFrame(dict(id=range(len(features)))), parts)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    "Random, with pairs both ways and lonely items"
+    rng = np.random.default_rng(0)
+    edges = np.unique(rng.integers(40, size=(90, 2)), axis=0)
+    edges = np.unique(np.r_[edges, edges[:9, ::-1]], axis=0)
+    parts, _ = split_by("edge", edges[edges[:, 0] != edges[:, 1]], 0)
+    return small(*parts.values(), features=rng.normal(size=(50, 7)))
+
+
+def test_two_hops_by_hand():
+    # 0 -> 1 <-> 2 -> 3; 4 and 5 are joined by a test pair only. Digits say whose feature went in.
+    ds = small([(0, 1), (1, 2), (2, 1), (2, 3)], valid=[(3, 4)], test=[(4, 5)])
+    own = [1, 10, 100, 1000, 1e4, 1e5]
+    one = [10, (1 + 100) / 2, (10 + 1000) / 2, 100, 1e4, 1e5]
+    two = [one[1], (one[0] + one[2]) / 2, (one[1] + one[3]) / 2, one[2], 1e4, 1e5]
+    found = averaged_features(ds)
+    np.testing.assert_allclose(found.features, np.stack([own, one, two], 1), rtol=1e-6)
+    np.testing.assert_allclose(averaged_features(ds, how="mean").features[:, 0], np.mean([own, one, two], 0), rtol=1e-6)
+    cites = averaged_features(ds, 1, links="out").features[:, 1]
+    np.testing.assert_allclose(cites, [10, 100, (10 + 1000) / 2, 1000, 1e4, 1e5], rtol=1e-6)
+    cited = averaged_features(ds, 1, links="in").features[:, 1]
+    np.testing.assert_allclose(cited, [1, (1 + 100) / 2, 10, 100, 1e4, 1e5], rtol=1e-6)
+
+
+@pytest.mark.parametrize("links", ["both", "out", "in"])
+@pytest.mark.parametrize("how", ["concat", "mean"])
+def test_pairs_of_valid_and_test_change_nothing(graph, how, links):
+    nothing = copy(graph)
+    nothing.edges = {**graph.edges, "valid": graph.edges["valid"][:0], "test": graph.edges["test"][:0]}
+    turned = copy(graph)
+    turned.edges = {**graph.edges, "valid": graph.edges["test"][:, ::-1], "test": graph.edges["valid"][:, ::-1]}
+    found = averaged_features(graph, how=how, links=links).features
+    for other in (nothing, turned):
+        assert np.array_equal(averaged_features(other, how=how, links=links).features, found)
+
+
+def test_features_of_items_that_training_does_not_reach_stay_out():
+    ds = small([(0, 1)], valid=[(1, 2)], test=[(2, 3)])
+    assert (averaged_features(ds, hops=5).features[:2] <= 10).all()
+
+
+@pytest.mark.parametrize("links", ["both", "out", "in"])
+@pytest.mark.parametrize("hops", [1, 3])
+def test_it_is_the_product_with_a_dense_matrix(graph, hops, links):
+    joined = np.zeros((50, 50))
+    for source, target in graph.edges["train"]:
+        if links != "in": joined[source, target] = 1
+        if links != "out": joined[target, source] = 1
+    lonely = joined.sum(1) == 0
+    joined[lonely, lonely.nonzero()[0]] = 1
+    around = joined / joined.sum(1, keepdims=True)
+    parts = [np.linalg.matrix_power(around, hop) @ graph.features for hop in range(hops + 1)]
+    concat = averaged_features(graph, hops, links=links)
+    assert lonely.any() and concat.features.dtype == np.float32
+    np.testing.assert_allclose(concat.features, np.concatenate(parts, 1), atol=1e-6)
+    np.testing.assert_allclose(averaged_features(graph, hops, "mean", links).features, np.mean(parts, 0), atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["concat", "mean"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_memory_mapped_features_come_and_go_in_blocks(graph, how, dtype, tmp_path):
+    np.save(tmp_path / "own.npy", graph.features.astype(dtype))
+    mapped = copy(graph)
+    mapped.features = np.load(tmp_path / "own.npy", mmap_mode="c")
+    found = averaged_features(mapped, how=how, out=tmp_path / "more.npy", size=120) # two columns of fifty numbers
+    assert isinstance(found.features, np.memmap) and found.features.dtype == np.float32
+    tolerance = 1e-6 if dtype == np.float32 else 5e-3
+    np.testing.assert_allclose(found.features, averaged_features(graph, how=how).features, atol=tolerance)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["more.npy", "own.npy"]
+
+
+def test_the_rest_of_the_dataset_stays(graph):
+    more = averaged_features(graph)
+    assert more.name == graph.name and more.edges is graph.edges and graph.dim == 7 and more.dim == 21
+    torch.manual_seed(0)
+    prior = make_head("cosine", dim=7)
+    own = copy(more)
+    own.features = graph.features # the same candidates: the same scores where the features are the same
+    assert torch.equal(score_split(prior, own).negative, score_split(prior, graph).negative)
+
+
+@pytest.mark.parametrize("options, message", [
+    (dict(how="sum"), "'sum'"), (dict(links="up"), "'up'"), (dict(hops=0), "hops = 0")])
+def test_what_is_not_known_is_named(graph, options, message):
+    with pytest.raises(ValueError, match=message):
+        averaged_features(graph, **options)
+
+
+def test_the_protocol_is_among_all_candidates_unless_ogb_has_one():
+    tree = toy_tree(depth=3)
+    torch.manual_seed(0)
+    head = make_head("euclidean", dim=tree.dim)
+    found, everything = protocol_metrics(head, tree, "valid"), evaluate(head, tree, "valid", candidates="all")
+    assert {f"protocol_{name}": everything[name] for name in ("mrr", "hits@1", "hits@3", "hits@10")} == found
+
+
+def test_ogb_goes_through_the_same_code(tmp_path, monkeypatch):
+    pytest.importorskip("ogb", reason="ogb is not installed")
+    monkeypatch.chdir(tmp_path)
+    write_synthetic_ogb("dataset", papers=2000, citations=9000, held=60, negatives=20, dim=8, quiet=True)
+    ds = open_dataset("ogbl-citation2+2hop", 0, "paper", quiet=True)
+    assert isinstance(ds, OGBDataset) and isinstance(ds.features, np.memmap) and ds.dim == 24
+    assert len(ds.edges["train"]) == 5000
+    torch.manual_seed(0)
+    head = make_head("cosine", dim=ds.dim)
+    official = evaluate_ogb(head, ds, "test")
+    assert protocol_metrics(head, ds) == {f"protocol_{name}": value for name, value in official.items()}
+
+
+def test_the_graph_is_larger_than_what_is_trained_on(tmp_path, monkeypatch):
+    "At most 5,000 pairs are trained on, and the neighbours come from all training pairs"
+    tree = toy_tree(depth=4)
+    whole, less = averaged_features(tree), averaged_features(tree).limit(50)
+    assert np.array_equal(whole.features, less.features) and len(less.edges["train"]) == 50
+    assert not np.array_equal(averaged_features(tree.limit(50)).features, whole.features)
+
+
+def test_a_worker_that_gets_a_task_knows_the_datasets():
+    ask = ("import pickle, sys; task = pickle.load(sys.stdin.buffer); "
+           "from rolebregman.study.runner import DATASETS; print(task.dataset in DATASETS)")
+    task = CitationTask("cora+2hop", "cosine", 0, "paper")
+    done = subprocess.run([sys.executable, "-c", ask], input=pickle.dumps(task), capture_output=True)
+    assert done.stdout.split() == [b"True"], done.stderr
+
+
+@pytest.fixture
+def short(monkeypatch):
+    "Toy data in place of the graphs, and one epoch"
+    for name in [*TABLE, *(f"cora{form}" for form in FORMS)]:
+        monkeypatch.setitem(DATASETS, name, lambda seed, quiet: toy_tree(depth=3, seed=seed))
+    monkeypatch.setitem(runner.SCALES, "paper", runner.Scale((), 1, 100, dict(epochs=1)))
+
+
+def test_settings_are_the_best_of_equal_trials(short, tmp_path):
+    chosen = tmp_path / "chosen.json"
+    chosen.write_text(json.dumps(dict(go=dict(mlp=dict(train=dict(lr=1.0), options={})))))
+    scores = choose_settings(tmp_path / "rows.csv", chosen, ["euclidean", "mlp"], progress=False)
+    rows = Store(tmp_path / "rows.csv", COLUMNS).rows()
+    assert rows.groupby("head").size().to_dict() == dict(euclidean=6, mlp=6)
+    means = rows.set_index("settings")[["ranking_accuracy", "direction_accuracy"]].mean(axis=1)
+    kept = json.loads(chosen.read_text())
+    assert kept["go"]["mlp"]["train"] == dict(lr=1.0) # what others chose stays
+    assert set(kept["cora"]) == {"euclidean", "mlp"}
+    best = means[json.dumps(kept["cora"]["mlp"]["train"])]
+    assert scores["mlp"] in np.atleast_1d(best) and scores["mlp"] == means[(rows["head"] == "mlp").to_numpy()].max()
+    tasks = citation_tasks(chosen, ["citeseer+2hop"], ["mlp", "iqe"], range(2))
+    assert [task.train for task in tasks] == [kept["cora"]["mlp"]["train"], {}] * 2
+
+
+def test_forms_are_compared_on_validation(short, tmp_path):
+    rows = compare_forms(tmp_path / "rows.csv", tmp_path / "none.json", progress=False)
+    table = forms_table(rows)
+    assert list(table.index) == ["cora", *(f"cora{form}" for form in FORMS)] and len(rows) == 6 * 6 * 3
+    assert table.nunique().le(1).all() # the same data here
+
+
+def test_the_command_goes_on_where_it_stopped(short, tmp_path, capsys):
+    how = dict(heads="cosine,icnn_bregman,role_bregman,direction_prior", jobs=1, out=str(tmp_path))
+    main(datasets="cora,cora+2hop", seeds=1, **how)
+    first = (tmp_path / "citation.csv").read_bytes()
+    main(datasets="cora,cora+2hop", seeds=2, **how)
+    assert (tmp_path / "citation.csv").read_bytes().startswith(first)
+    rows = Store(tmp_path / "citation.csv", COLUMNS).rows()
+    assert len(rows) == 16 and (rows["error"] == "").all()
+    assert "16 rows, 0 of them failed" in capsys.readouterr().out
+    table = gains(rows, "ranking_accuracy")
+    assert len(table) == 4 and (table["gain"] == 0).all() # the same data here
+    assert len(citation_findings(rows)) >= 4 and len(citation_verdict(rows)) == 4
+    gains_figure(rows).savefig(tmp_path / "figure.png")
+
+
+def test_rows_hold_the_protocol(short, tmp_path):
+    row = run_grid(citation_tasks(tmp_path / "none.json", ["cora"], ["cosine"], [0]),
+                   Store(tmp_path / "rows.csv", COLUMNS), progress=False).iloc[0]
+    ds = open_dataset("cora", 0, "paper")
+    head = make_head("cosine", dim=ds.dim)
+    head.fit_standardizer(ds.features, np.unique(ds.edges["train"]))
+    assert row["protocol_mrr"] == pytest.approx(evaluate(head, ds, candidates="all")["mrr"], abs=1e-9)
+
+
+@pytest.mark.parametrize("argument", [dict(datasets="corra"), dict(heads="cosin")])
+def test_the_command_says_what_it_does_not_know(argument, tmp_path):
+    with pytest.raises(SystemExit, match="unknown .* expected some of: .*cos|cora"):
+        main(out=str(tmp_path), **argument)
+
+
+def test_few_rows_are_enough_for_the_page():
+    nothing = pd.DataFrame(columns=COLUMNS)
+    assert citation_verdict(nothing) == [] and citation_findings(nothing) == []
+
+
+def test_the_papers_table():
+    paper = paper_citation()
+    assert paper["ranking_accuracy_mean"].idxmax() == "poincare" and paper.loc["bilinear", "negative_rate"] == 0.7144

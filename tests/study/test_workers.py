@@ -1,0 +1,102 @@
+"""Who does the work does not matter: for the results, for what dies, and for what is killed."""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from rolebregman.study import BACKENDS, finished
+
+
+def inverse(number):
+    return 1 / number, os.getpid()
+
+
+def needs(backend):
+    "The back-end, or a skip that says which package is missing"
+    if backend != "loky": pytest.importorskip(dict(dask="distributed").get(backend, backend))
+    return backend
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_raises_or_kills_its_worker_takes_nothing_with_it(backend):
+    def work(number):  # inside, so that it is sent, for this file cannot be imported everywhere
+        if number == 3: os.kill(os.getpid(), signal.SIGKILL)
+        return 12 / number, os.environ.get("OMP_NUM_THREADS"), os.getpid()
+
+    found = dict(finished(work, range(6), jobs=2, backend=needs(backend)))
+    assert isinstance(found[0], ZeroDivisionError) and isinstance(found[3], Exception)
+    for number in (1, 2, 4, 5): assert found[number][:2] == (12 / number, "1") and found[number][2] != os.getpid()
+
+
+def test_one_job_is_this_process_and_its_threads_are_left_alone():
+    before = torch.get_num_threads()
+    found = list(finished(inverse, range(9)))
+    assert [item for item, _ in found] == list(range(9)) and isinstance(found[0][1], ZeroDivisionError)
+    assert {result[1] for _, result in found[1:]} == {os.getpid()} and torch.get_num_threads() == before
+    assert list(finished(inverse, [], jobs=2)) == []
+
+
+def test_what_was_under_way_in_a_killed_process_is_done_again(tmp_path):
+    def work(path):
+        if path.name == "b" and not path.exists():
+            path.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return path.name
+
+    items = [tmp_path / name for name in "abcd"]
+    assert dict(finished(work, items, jobs=2)) == {path: path.name for path in items}
+
+
+def alive(process):
+    try: os.kill(process, 0)
+    except ProcessLookupError: return False
+    try: return open(f"/proc/{process}/stat").read().rpartition(")")[2].split()[0] != "Z"
+    except OSError: return True
+
+
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_parent_that_is_stopped_leaves_no_worker_behind(backend, how, tmp_path):
+    code = f"""
+import os, pathlib, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it starts in the background
+from rolebregman.study import finished
+def work(item):
+    pathlib.Path({str(tmp_path)!r}, str(os.getpid())).touch()
+    end = time.monotonic() + 120
+    while time.monotonic() < end: pass
+if __name__ == "__main__": list(finished(work, range(2), jobs=2, backend={needs(backend)!r}))"""
+    (tmp_path / "run.py").write_text(code)
+    parent = subprocess.Popen([sys.executable, tmp_path / "run.py"], stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while len(workers := [int(p.name) for p in tmp_path.iterdir() if p.name.isdigit()]) < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    parent.send_signal(how)
+    assert parent.wait(60) != 0 and len(workers) == 2
+    while any(map(alive, workers)) and time.monotonic() < end + 30: time.sleep(0.05)
+    assert not any(map(alive, workers))
+
+
+@pytest.mark.parametrize("backend, package", [("dask", "distributed"), ("ray", "ray")])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(backend, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"needs the package {package}: pip install 'rolebregman\[scale\]'"):
+        list(finished(inverse, [1], backend=backend))
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "tcp://127.0.0.1:9", "127.0.0.1", "tcp://127.0.0.1:port"])
+def test_an_address_where_nobody_is_is_told_at_once(backend, address):
+    with pytest.raises(ConnectionError, match=f"nobody answers at {address}: "):
+        list(finished(inverse, [1], backend=needs(backend), address=address))
+
+
+def test_wrong_arguments_are_refused_before_anything_starts():
+    with pytest.raises(ValueError, match="unknown back-end 'threads'; expected one of loky, dask, ray"):
+        finished(inverse, [1], backend="threads")
+    with pytest.raises(ValueError, match="'tcp://h:1' goes with the back-end dask or ray"):
+        finished(inverse, [1], address="tcp://h:1")

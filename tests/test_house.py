@@ -1,0 +1,194 @@
+"The house: chapters on top, rooms in folders, packages that import downwards only, faces that hand on names"
+import ast
+import importlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+root = Path(__file__).resolve().parents[1]
+library, nbs = root / "rolebregman", root / "nbs"
+modules = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(library.rglob("*.py"))
+           if path.name != "_modidx.py"}
+rooms = {path: tree for path, tree in modules.items() if not path.name.startswith("_")}
+# What each package may import: itself and those named here, with all that they may import in turn
+BELOW = dict(common=(), theory=(), icnn=("common",), heads=("icnn",), baselines=("heads",), retrieval=("heads",),
+             datasets=("common",), evaluation=("datasets", "heads"), training=("evaluation",),
+             interpretability=("training", "baselines"), integrations=("training", "baselines", "retrieval"),
+             study=("interpretability", "integrations"), cli=("study",))
+
+
+def below(package):
+    return {package}.union(*(below(name) for name in BELOW[package]))
+
+
+def package_of(path):
+    return path.relative_to(library).parts[0].removesuffix(".py")
+
+
+def imports(path, tree):
+    "(module as it is written in full, name, line) of all that a module imports from the library"
+    here = ("rolebregman", *path.relative_to(library).with_suffix("").parts)[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = ".".join(here[:len(here) + 1 - node.level]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            if module.split(".")[0] == "rolebregman":
+                yield from ((module, alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "", node.lineno) for alias in node.names if alias.name.startswith("rolebregman."))
+
+
+def listing(found):
+    return "\n".join(f"{path.relative_to(root)}:{line}: {what}" for path, line, what in found)
+
+
+def test_every_package_has_its_place():
+    assert {package_of(path) for path in rooms} == set(BELOW)
+
+
+def test_packages_import_downwards_only():
+    up = []
+    for path, tree in rooms.items():
+        for module, name, line in imports(path, tree):
+            target = module.split(".")[1] if "." in module else name
+            if target != "__version__" and target not in below(package_of(path)):
+                up.append((path, line, f"{package_of(path)} stands below {target}"))
+    assert not up, listing(up)
+
+
+def test_no_two_modules_import_each_other():
+    graph = {}
+    for path, tree in rooms.items():
+        name = ".".join(("rolebregman", *path.relative_to(library).with_suffix("").parts))
+        graph[name] = {f"{module}.{what}" if (library / "/".join([*module.split(".")[1:], f"{what}.py"])).exists()
+                       else module for module, what, _ in imports(path, tree)}
+    done, way = set(), []
+
+    def walk(name):
+        assert name not in way, " > ".join([*way[way.index(name):], name])
+        if name in done: return
+        way.append(name)
+        for other in sorted(graph.get(name, ())): walk(other)
+        done.add(way.pop())
+
+    for name in graph: walk(name)
+
+
+def test_modules_are_imported_where_names_live_and_not_through_faces():
+    "A face would bring in the whole package, and hide an arrow"
+    through = [(path, line, f"{module} hands on {name}") for path, tree in rooms.items()
+               for module, name, line in imports(path, tree) if name and name != "__version__"
+               and (library / "/".join(module.split(".")[1:])).is_dir()
+               and not (library / "/".join([*module.split(".")[1:], f"{name}.py"])).exists()]
+    assert not through, listing(through)
+
+
+def test_no_private_name_crosses_a_module():
+    private = re.compile(r"_(?!_)\w*")
+    found = [(path, line, f"{name} of {module}") for path, tree in rooms.items()
+             for module, name, line in imports(path, tree) if private.fullmatch(name)]
+    for path, tree in rooms.items():
+        own = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+               and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")}
+        own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        own |= {target.id for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AnnAssign)
+                for target in getattr(node, "targets", [getattr(node, "target", None)]) if isinstance(target, ast.Name)}
+        found += [(path, node.lineno, f".{node.attr}") for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+                  and private.fullmatch(node.attr) and node.attr not in own | OF_LIBRARIES]
+    assert not found, listing(found)
+
+
+OF_LIBRARIES = {"_version", "_asdict", "_fields", "_replace", "_dynamo"}  # private by name only, or with no public way
+
+
+def test_no_patches_and_no_changes_of_another_modules_names():
+    found = []
+    for path, tree in rooms.items():
+        taken = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+                 and (node.level or (node.module or "").startswith("rolebregman")) for alias in node.names}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [getattr(node, "module", "") or "", *(alias.name for alias in node.names)]
+                if any(name.startswith("unittest") for name in names): found.append((path, node.lineno, "unittest"))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner, what = node.func.value, node.func.attr
+                if isinstance(owner, ast.Name) and owner.id in taken and what in (
+                        "update", "setdefault", "append", "extend", "pop", "clear", "insert", "remove"):
+                    found.append((path, node.lineno, f"{owner.id}.{what}(...)"))
+            targets = getattr(node, "targets", [getattr(node, "target", None)]) if isinstance(
+                node, ast.Assign | ast.AugAssign) else []
+            for target in targets:
+                owner = getattr(target, "value", None)
+                if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(owner, ast.Name) and owner.id in taken:
+                    found.append((path, node.lineno, ast.unparse(target)))
+    assert not found, listing(found)
+
+
+def test_no_star_imports_in_library_and_notebooks():
+    found = [(path, node.lineno, "import *") for path, tree in modules.items() for node in ast.walk(tree)
+             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
+    found += [(path, 0, "import *") for path in nbs.rglob("*.ipynb")
+              if re.search(r"^ *\"?from [\w.]+ import \*", path.read_text(encoding="utf-8"), re.M)]
+    assert not found, listing(found)
+
+
+notebooks = sorted(nbs.rglob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", notebooks, ids=lambda path: path.relative_to(nbs).as_posix())
+def test_numbers_stand_on_top_and_a_room_is_the_module_of_its_name(path):
+    place = path.relative_to(nbs).with_suffix("")
+    source = "\n".join("".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"])
+    target = re.search(r"^#\| *default_exp +(\S+)", source, re.M)
+    if len(place.parts) == 1:
+        assert re.fullmatch(r"index|common|\d\d_[a-z_]+", place.name), "on top stand chapters: two digits and words"
+        return
+    assert len(place.parts) == 2 and not re.search(r"\d", str(place)), "a room is in the folder of its chapter, unnumbered"
+    assert place.parts[0] == "guides" or target and target[1] == ".".join(place.parts), "a room exports its module"
+
+
+def test_chapters_are_counted_without_a_gap():
+    numbers = sorted(int(path.name[:2]) for path in nbs.glob("[0-9]*.ipynb"))
+    assert numbers == list(range(len(numbers)))
+
+
+faces = sorted(library.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("path", faces, ids=lambda path: path.parent.name)
+def test_a_face_defines_nothing_and_hands_on_public_names(path):
+    tree = modules[path]
+    if "AUTOGENERATED" not in path.read_text(encoding="utf-8"):
+        assert not [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 6
+    package = importlib.import_module(".".join(path.relative_to(root).parent.parts))
+    for name in getattr(package, "__all__", dir(package)):
+        value = getattr(package, name)
+        home = getattr(value, "__module__", None)
+        if isinstance(home, str) and home.startswith("rolebregman.") and hasattr(importlib.import_module(home), "__all__"):
+            assert name in importlib.import_module(home).__all__, f"{name} is not public in {home}"
+    assert set(getattr(package, "__all__", ())) <= set(dir(package))
+
+
+def test_the_front_door_has_the_names_of_the_design():
+    import rolebregman
+    names = ("BregmanHead DistanceHead TargetIndex TrainConfig compare evaluate fit from_pairs load_dataset load_head "
+             "make_head").split()
+    assert set(names) <= set(rolebregman.__all__)
+    assert all(callable(getattr(rolebregman, name)) for name in names)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"): rolebregman.nothing
+    stubs = importlib.import_module("faces").stubs()
+    assert stubs and all(path.read_text(encoding="utf-8") == text for path, text in stubs.items())
+
+
+def test_modules_and_exported_cells_stay_readable():
+    long = [(path, 0, f"{lines} lines") for path in rooms
+            if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 400]
+    for path in notebooks:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "code" and re.match(r"#\| *export", source) and source.count("\n") >= 60:
+                long.append((path, 0, f"an exported cell of {source.count(chr(10)) + 1} lines, id {cell['id']}"))
+    assert not long, listing(long)

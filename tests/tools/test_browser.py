@@ -1,0 +1,253 @@
+"The site in a browser: no errors, formulas set, search, on a phone's screen, the interactive page; without the network"
+import functools
+import shutil
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from processed import page_name
+
+from rolebregman.baselines import make_head
+from rolebregman.datasets import FetchError, from_pairs, toy_tree
+from rolebregman.heads import load_head
+from rolebregman.interpretability import explorer
+from rolebregman.retrieval import TargetIndex
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(not chromium, reason="Chromium is not installed: apt-get install chromium")
+nbs = Path(__file__).resolve().parents[2] / "nbs"
+notebooks = sorted(p.name for p in nbs.glob("*.ipynb"))
+phone, desk = dict(width=390, height=844), dict(width=1280, height=900)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=[
+            "--disable-gpu", "--disable-quic", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"])
+        yield found
+        found.close()
+
+
+class Handler(SimpleHTTPRequestHandler):
+    def log_message(self, *args): pass
+
+
+def served(folder):
+    "The address of a folder, while it is served"
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    yield from served(site)
+
+
+@pytest.fixture
+def open_page(browser):
+    "A function that opens an address; what went wrong on the page meanwhile, of any kind, fails the test at its end"
+    contexts, wrong = [], []
+
+    def open_(url, viewport=phone, **options):
+        contexts.append(browser.new_context(viewport=viewport, **options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(f"exception: {error}"))
+        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url} {request.failure}"))
+        page.on("response", lambda r: wrong.append(f"status {r.status}: {r.url}") if r.status >= 400 else None)
+        page.on("request", lambda r: wrong.append(f"from elsewhere: {r.url}")
+                if not r.url.startswith((url[:url.find("/", 8)], "data:", "blob:")) else None)
+        page.goto(url, wait_until="load")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert not wrong
+
+
+look = """async () => {
+  if (window.MathJax) await MathJax.startup.promise;
+  const inside = e => {
+    for (let p = e.parentElement; p; p = p.parentElement)
+      if (/auto|scroll|hidden|clip/.test(getComputedStyle(p).overflowX) && p !== document.body) return true;
+    return false;
+  };
+  const all = query => [...document.querySelectorAll(query)];
+  return {
+    heading: document.querySelector("h1")?.textContent,
+    width: document.documentElement.scrollWidth,
+    wide: all(".bd-article *").filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !inside(e))
+      .slice(0, 5).map(e => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)),
+    formulas: all("mjx-container").length,
+    formula_sources: all(".math").length,
+    formulas_cut: all("div.math > mjx-container")
+      .filter(e => e.getBoundingClientRect().left < e.parentElement.getBoundingClientRect().left - 1)
+      .map(e => e.parentElement.getBoundingClientRect().top),
+    formula_errors: all("mjx-merror").map(e => e.getAttribute("data-mjx-error")),
+    pictures: [...document.images].filter(e => e.loading !== "lazy" && !e.naturalWidth).map(e => e.src),
+  };
+}"""
+
+
+@pytest.mark.parametrize("notebook", notebooks)
+def test_page_on_a_phone(open_page, address, notebook):
+    seen = open_page(f"{address}/{page_name(notebook)}.html").evaluate(look)
+    assert seen["heading"]
+    assert not seen["wide"] and seen["width"] <= phone["width"], "the page scrolls sideways"
+    assert seen["formulas"] >= seen["formula_sources"], "a formula is not set"
+    assert not seen["formula_errors"]
+    assert not seen["formulas_cut"], "a formula is cut off at its left"
+    assert not seen["pictures"], "a picture does not load"
+
+
+def test_search_finds_the_head(open_page, address):
+    page = open_page(f"{address}/search.html?q=BregmanHead", desk)
+    page.wait_for_load_state("networkidle")
+    page.locator("#search-results a[href*='heads.html']").first.click()
+    page.get_by_role("heading", level=1, name="Heads").wait_for()
+
+
+# The interactive page: its script on a head of this test, which needs no data, and as it is in the site.
+page_source = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Explorer</title>
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
+<link rel="stylesheet" href="explorer.css"><div class="explorer" id="explorer"></div>
+<script src="explorer_data.js" defer></script><script src="explorer.js" defer></script></html>"""
+
+
+def words_of(ds):
+    "The nodes of a toy dataset under names that are words"
+    names = [f"w{''.join(chr(97 + int(d)) for d in str(i))}" for i in range(ds.num_nodes)]
+    names[:2] = ["animal", "dog"]
+    pairs = np.array(names)[ds.positives]
+    return from_pairs(pd.DataFrame(pairs, columns=["source", "target"]), ds.features, ids=names)
+
+
+@pytest.fixture(scope="module", params=["directed_bregman", "role_bregman_lowrank", "icnn_bregman"])
+def toy(request, tmp_path_factory):
+    "(folder of a page, its head, its dataset): weights far from their start, of three kinds of role maps"
+    torch.manual_seed(0)
+    ds = words_of(toy_tree(depth=4, branching=3, dim=8))
+    head = make_head(request.param, 8, hidden=(12, 10, 6)).fit_standardizer(ds.features)
+    with torch.no_grad():
+        for weight in head.parameters():
+            weight.add_(0.3 * torch.randn_like(weight))
+    folder = tmp_path_factory.mktemp("explorer")
+    explorer.write_data(explorer.explorer_data(head, ds), folder)
+    for name in ("explorer.js", "explorer.css"):
+        shutil.copy(nbs / "explorer" / name, folder)
+    (folder / "index.html").write_text(page_source, encoding="utf-8")
+    return folder, head, ds
+
+
+def nearest_targets(head, ds, i):
+    "The ten nearest targets of node i, itself left out"
+    rows = TargetIndex(head, ds.features).search(ds.features[[i]], k=11)[1][0].tolist()
+    return [r for r in rows if r != i][:10]
+
+
+def agrees(page, head, ds, words=10):
+    "Divergences of random pairs, and the ten nearest targets and sources of some words, in the browser and in Python"
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(ds.num_nodes, size=(500, 2))
+    found = page.evaluate("pairs => pairs.map(p => document.getElementById('explorer').page.explorer.divergence(...p))",
+                          pairs.tolist())
+    x, y = torch.tensor(ds.features)[pairs.T]
+    np.testing.assert_allclose(found, head.score(x, y), rtol=1e-5)
+    nearest = "([i, turned]) => document.getElementById('explorer').page.explorer.nearest(i, turned).map(f => f.row)"
+    features = torch.tensor(ds.features)
+    for i in rng.integers(ds.num_nodes, size=words).tolist():
+        assert page.evaluate(nearest, [i, False]) == nearest_targets(head, ds, i)
+        sources = head.score(features, features[[i]].expand_as(features)).argsort().tolist()
+        assert page.evaluate(nearest, [i, True]) == [r for r in sources if r != i][:10]
+
+
+@pytest.mark.parametrize("over", ["http", "file"])
+def test_page_computes_what_the_head_does(open_page, toy, over):
+    folder, head, ds = toy
+    if over == "file":
+        agrees(open_page(f"{folder.as_uri()}/index.html"), head, ds)
+    else:
+        for address in served(folder):
+            agrees(open_page(f"{address}/index.html"), head, ds)
+
+
+def shown(page):
+    "The numbers that the page shows, in full"
+    return {name: float(page.locator(f"[data-name={name}]").first.get_attribute("title"))
+            for name in ("forward", "reverse", "gap")}
+
+
+def drive(page, head, ds, source, target):
+    "Type two words, and compare what appears with the head"
+    page.get_by_label("Source", exact=True).fill(source)
+    page.get_by_label("Target", exact=True).fill(target)
+    ids = ds.nodes["id"].tolist()
+    i, j = map(ids.index, (source, target))
+    x, y = torch.tensor(ds.features[[i, j]])
+    with torch.no_grad():
+        forward, reverse, gap = head(x, y), head(y, x), head.gap(x, y)
+    np.testing.assert_allclose(list(shown(page).values()), [forward, reverse, gap], rtol=1e-4, atol=1e-4)
+    believed = f"{source} → {target}" if gap < 0 else f"{target} → {source}"
+    assert believed in page.locator(".explorer-belief").inner_text()
+    assert f"source={source}&target={target}" in page.url
+    page.get_by_role("heading", name=f"Nearest targets of {source}", exact=True).wait_for()
+    assert page.locator(".explorer-targets a").all_inner_texts() == [ids[r] for r in nearest_targets(head, ds, i)]
+    assert page.locator(".explorer-sources li").count() == 10
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def test_page_is_driven_on_a_phone(open_page, toy):
+    folder, head, ds = toy
+    for address in served(folder):
+        page = open_page(f"{address}/index.html?source=wc&target=wd")
+        assert [page.get_by_label(name, exact=True).input_value() for name in ("Source", "Target")] == ["wc", "wd"]
+        drive(page, head, ds, "dog", "animal")
+        forward = shown(page)
+        page.get_by_label("Swap source and target").click()
+        turned = shown(page)
+        assert (turned["forward"], turned["reverse"], turned["gap"]) == (
+            forward["reverse"], forward["forward"], -forward["gap"])
+        page.get_by_label("Source", exact=True).fill("Dog ") # as a telephone's keyboard writes it
+        assert "A word and itself" in page.locator(".explorer-belief").inner_text()
+        nearest = page.locator(".explorer-targets a").first
+        word = nearest.inner_text()
+        nearest.click()
+        assert page.get_by_label("Target", exact=True).input_value() == word
+        page.get_by_label("Target", exact=True).fill("xylograph")
+        page.get_by_label("Target", exact=True).press("Enter")
+        assert "“xylograph” is not among" in page.locator(".explorer-message").inner_text()
+        assert page.get_by_label("Target", exact=True).get_attribute("aria-invalid") == "true"
+        page.get_by_label("Target", exact=True).fill("")
+        page.get_by_label("Target", exact=True).press("Enter")
+        assert "Type a word" in page.locator(".explorer-message").inner_text()
+
+
+def test_page_says_what_is_missing(open_page, toy, tmp_path):
+    shutil.copytree(toy[0], tmp_path, dirs_exist_ok=True)
+    explorer.write_data(dict(missing="WordNet could not be had."), tmp_path)
+    page = open_page(f"{tmp_path.as_uri()}/index.html")
+    said = page.locator(".explorer-message").inner_text()
+    assert "WordNet could not be had." in said and "python -m rolebregman.interpretability.explorer" in said
+
+
+def test_interactive_page_of_the_site(open_page, address):
+    try:
+        head, ds = load_head(explorer.trained(quiet=True) / "head"), explorer.load_nouns(quiet=True)
+    except FetchError as error:
+        pytest.skip(str(error).splitlines()[0])
+    page = open_page(f"{address}/explorer.html")
+    if page.locator(".explorer-message").count():
+        pytest.skip("the site was built without the words: run make site")
+    drive(page, head, ds, "dog", "animal")
+    assert shown(page)["gap"] < 0, "a dog is an animal"
+    agrees(page, head, ds, words=3)
