@@ -20,7 +20,7 @@ log = logging.getLogger("rolebregman")  # where the library says what it does ot
 
 # %% ../nbs/common.ipynb #168d31b1
 def out_of_memory(
-    error: Exception, # what was raised
+    error: Exception,  # what was raised
 ) -> bool:
     "Whether an exception says that memory has run out: of torch, on the CPU or on a GPU, or of C++"
     if isinstance(error, MemoryError): return True
@@ -29,20 +29,22 @@ def out_of_memory(
 
 
 def in_blocks(
-    work, # called with start and stop
-    n: int, # rows in all
-    block: int, # rows at once, to begin with
-    what: str, # what goes on, for the log
+    work,  # called with start and stop
+    n: int,  # rows in all
+    block: int,  # rows at once, to begin with
+    what: str,  # what goes on, for the log
 ):
     "Work through n rows; where memory runs out the block is halved, which is said in the log."
     start = 0
     while start < n:
-        try: work(start, min(start + block, n))
+        try:
+            work(start, min(start + block, n))
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error) or block == 1: raise
             block //= 2
             log.warning("out of memory: %s goes on in blocks of %d rows", what, block)
-        else: start += block
+        else:
+            start += block
 
 # %% ../nbs/common.ipynb #f35db1d7
 def write_whole(
@@ -63,11 +65,14 @@ def write_whole(
     part = final.with_name(f".{final.name}.{secrets.token_hex(4)}")
     part.touch(exist_ok=False)  # with the rights that the user gives to new files
     try:
-        if final.is_file(): shutil.copymode(final, part)
+        if final.is_file():
+            shutil.copymode(final, part)
         fill(part)
-        with open(part, "rb+") as file: os.fsync(file.fileno())
+        with open(part, "rb+") as file:
+            os.fsync(file.fileno())
         os.replace(part, final)
-    finally: part.unlink(missing_ok=True)
+    finally:
+        part.unlink(missing_ok=True)
     return path
 
 # %% ../nbs/common.ipynb #fed1001f
@@ -84,8 +89,8 @@ def require_type(
 
 
 def require_weights(
-    of: str = "", # put before each name
-    **weights, # weights, margins and rates by name
+    of: str = "",  # put before each name
+    **weights,  # weights, margins and rates by name
 ):
     "Nothing, or a ValueError that names one that is no finite number of at least 0."
     for name, value in weights.items():
@@ -94,8 +99,8 @@ def require_weights(
 
 # %% ../nbs/common.ipynb #3b74a871
 def sorted_unique(
-    codes: np.ndarray, # whole numbers (n,)
-) -> np.ndarray: # (m,), m <= n
+    codes: np.ndarray,  # whole numbers (n,)
+) -> np.ndarray:  # (m,), m <= n
     "Sorted and without repetitions; for whole numbers a hundred times as fast as `np.unique`, which hashes them"
     codes = np.sort(codes)
     return codes[np.r_[True, codes[1:] != codes[:-1]]] if len(codes) else codes
@@ -112,8 +117,10 @@ class compiled:
         from torch._dynamo.exc import TorchDynamoException  # takes a second to import
 
         self.function, self.fast, self.broken = function, None, TorchDynamoException
-        try: self.fast = torch.compile(function, dynamic=True)
-        except RuntimeError as error: self._give_up(error)  # a platform that has no compiler at all
+        try:
+            self.fast = torch.compile(function, dynamic=True)
+        except RuntimeError as error:
+            self._give_up(error)  # a platform that has no compiler at all
 
     def _give_up(self, error):
         log.info("running %s without the compiler: %s", self.function.__qualname__, str(error).strip().split("\n")[0])
@@ -121,6 +128,8 @@ class compiled:
 
     def __call__(self, *tensors):
         if self.fast is None: return self.function(*tensors)
-        try: return self.fast(*tensors)
-        except self.broken as error: self._give_up(error)
+        try:
+            return self.fast(*tensors)
+        except self.broken as error:
+            self._give_up(error)
         return self.function(*tensors)

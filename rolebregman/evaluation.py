@@ -26,9 +26,9 @@ from .heads.ranking import gather_rows
 
 # %% ../nbs/05_evaluation.ipynb #9d80937a
 def preference_rate(
-    a, # scores that should be the smaller ones, tensor or array of any shape
-    b, # scores that should be the larger ones, broadcast against `a`
-) -> float: # share in [0, 1] of `a < b`, a tie counting one half; NaN where there is no pair at all
+    a,  # scores that should be the smaller ones, tensor or array of any shape
+    b,  # scores that should be the larger ones, broadcast against `a`
+) -> float:  # share in [0, 1] of `a < b`, a tie counting one half; NaN where there is no pair at all
     "How often `a` is smaller than `b`. Raises a ValueError where a score is not finite: such a score cannot rank."
     a, b = torch.as_tensor(a), torch.as_tensor(b)
     for name, scores in (("a", a), ("b", b)):
@@ -39,17 +39,18 @@ def preference_rate(
 
 # %% ../nbs/05_evaluation.ipynb #e9b91fba
 def node_label(
-    ds: DirectedDataset, # the dataset that has the node
-    row: int, # its row in `ds.features`
-) -> str: # for example `node 17 (GO:0005634)`
+    ds: DirectedDataset,  # the dataset that has the node
+    row: int,  # its row in `ds.features`
+) -> str:  # for example `node 17 (GO:0005634)`
     "How messages name a node: by its row and its id."
     return f"node {row} ({ds.id(row)})"
 
 
 class NegativeSampler:
     "Draws targets uniformly from `ds.pool`: never an annotated target of the source in any split, never the source."
-    def __init__(self,
-        ds: DirectedDataset, # its positives of all splits are never drawn
+    def __init__(
+        self,
+        ds: DirectedDataset,  # its positives of all splits are never drawn
     ):
         n, pool, nodes = ds.num_nodes, sorted_unique(ds.pool), np.arange(ds.num_nodes)
         source, target = ds.positives.T
@@ -65,11 +66,12 @@ class NegativeSampler:
         self.start, self.free = torch.from_numpy(start), torch.from_numpy(len(pool) - forbidden)
         self.lookup = torch.from_numpy(source * (len(pool) + 1) + free_before)
 
-    def sample(self,
-        sources, # rows of `ds.features`, int64 (n,)
-        k: int = 1, # how many targets to draw for each, independently and with replacement
-        generator: torch.Generator = None, # where the randomness comes from
-    ) -> Tensor: # targets as rows of `ds.features`, int64 (n, k)
+    def sample(
+        self,
+        sources,  # rows of `ds.features`, int64 (n,)
+        k: int = 1,  # how many targets to draw for each, independently and with replacement
+        generator: torch.Generator = None,  # where the randomness comes from
+    ) -> Tensor:  # targets as rows of `ds.features`, int64 (n, k)
         "Draw `k` negatives for each source. Raises a ValueError naming a source for which every target is annotated."
         sources = torch.as_tensor(sources, dtype=torch.long)
         free = self.free[sources]
@@ -81,18 +83,19 @@ class NegativeSampler:
         query = sources[:, None] * (len(self.pool) + 1) + nth
         return self.pool[nth + torch.searchsorted(self.lookup, query, right=True) - self.start[sources][:, None]]
 
-    def known(self,
-        sources, # rows of `ds.features`, int64 (...)
-        targets, # rows of `ds.features`, int64, broadcast against `sources`
-    ) -> Tensor: # bool (...)
+    def known(
+        self,
+        sources,  # rows of `ds.features`, int64 (...)
+        targets,  # rows of `ds.features`, int64, broadcast against `sources`
+    ) -> Tensor:  # bool (...)
         "True where the pair is annotated in any split, or where the target is the source itself."
         query = torch.as_tensor(sources) * self.num_nodes + torch.as_tensor(targets)
         return self.keys[torch.searchsorted(self.keys, query).clamp(max=len(self.keys) - 1)] == query
 
 # %% ../nbs/05_evaluation.ipynb #cff1e46d
 def named_generator(
-    *parts, # words and numbers that say what the draws are for, for example `"go", "test", 0`
-) -> torch.Generator: # on the CPU
+    *parts,  # words and numbers that say what the draws are for, for example `"go", "test", 0`
+) -> torch.Generator:  # on the CPU
     "A random generator whose seed is a stable hash of `parts`: the same parts give the same draws everywhere."
     digest = sha256("|".join(map(str, parts)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
@@ -100,13 +103,13 @@ def named_generator(
 # %% ../nbs/05_evaluation.ipynb #3375a4a3
 @torch.inference_mode()
 def score_edges(
-    head: DistanceHead, # any head
-    features, # all items (n, d), tensor or array
-    edges, # source and target rows, int64 (m, 2)
-    negatives, # for each edge's source, rows of other targets, int64 (m, c)
-    block: int = 1 << 12, # pairs compared at a time
-    compile: bool = False, # use PyTorch's compiler where there is one: worth it from some million pairs on
-) -> tuple[Tensor, Tensor, Tensor]: # on the CPU: `D(x, y)` (m,), `D(y, x)` (m,), `D(x, y-)` (m, c)
+    head: DistanceHead,  # any head
+    features,  # all items (n, d), tensor or array
+    edges,  # source and target rows, int64 (m, 2)
+    negatives,  # for each edge's source, rows of other targets, int64 (m, c)
+    block: int = 1 << 12,  # pairs compared at a time
+    compile: bool = False,  # use PyTorch's compiler where there is one: worth it from some million pairs on
+) -> tuple[Tensor, Tensor, Tensor]:  # on the CPU: `D(x, y)` (m,), `D(y, x)` (m,), `D(x, y-)` (m, c)
     "Distances of edges in the annotated direction, turned round, and to negatives; no gradient."
     edges, negatives = torch.as_tensor(edges), torch.as_tensor(negatives)
     compare = compiled(head.compare) if compile else head.compare
@@ -127,8 +130,8 @@ def score_edges(
 
 # %% ../nbs/05_evaluation.ipynb #16fcacbd
 def check_match(
-    head: DistanceHead, # any head
-    ds: DirectedDataset, # any dataset
+    head: DistanceHead,  # any head
+    ds: DirectedDataset,  # any dataset
 ):
     "Raises a TypeError for what is no head or no dataset, and a ValueError where their widths differ."
     require_type("head", head, DistanceHead, "make_head makes one")
@@ -141,10 +144,10 @@ def check_match(
 @dataclass(frozen=True)
 class Scores:
     "All distances that the metrics of one split are computed from, on the CPU."
-    forward: Tensor # `D(x, y)` of the annotated pairs (m,)
-    reverse: Tensor # `D(y, x)` of the same pairs (m,)
-    negative: Tensor # `D(x, y-)` to the sampled candidates of each source (m, c)
-    one_way: Tensor # bool (m,): False where the reverse is annotated too
+    forward: Tensor  # `D(x, y)` of the annotated pairs (m,)
+    reverse: Tensor  # `D(y, x)` of the same pairs (m,)
+    negative: Tensor  # `D(x, y-)` to the sampled candidates of each source (m, c)
+    one_way: Tensor  # bool (m,): False where the reverse is annotated too
 
 
 def _edges_of(ds, split):
@@ -156,11 +159,11 @@ def _edges_of(ds, split):
 
 
 def score_split(
-    head: DistanceHead, # any head
-    ds: DirectedDataset, # where the pairs come from
-    split: str = "test", # `"train"`, `"valid"` or `"test"`
-    candidates: int = 100, # sampled candidates for each pair
-    compile: bool = False, # score by PyTorch's compiler, where there is one
+    head: DistanceHead,  # any head
+    ds: DirectedDataset,  # where the pairs come from
+    split: str = "test",  # `"train"`, `"valid"` or `"test"`
+    candidates: int = 100,  # sampled candidates for each pair
+    compile: bool = False,  # score by PyTorch's compiler, where there is one
 ) -> Scores:
     """Distances of one split, each item encoded once, without gradient.
 
@@ -188,9 +191,9 @@ def score_split(
 
 # %% ../nbs/05_evaluation.ipynb #1de2e54e
 def ranks(
-    positive, # distance of each annotated target (m,)
-    negative, # distances of its candidates (m, c)
-) -> Tensor: # float64 (m,), from 1 (before all candidates) to c + 1 (behind all); halves where ties are odd
+    positive,  # distance of each annotated target (m,)
+    negative,  # distances of its candidates (m, c)
+) -> Tensor:  # float64 (m,), from 1 (before all candidates) to c + 1 (behind all); halves where ties are odd
     """Rank of each annotated target among its candidates, the mean of the optimistic and the pessimistic one.
 
     Raises a ValueError for shapes that do not fit, and for a value that is not finite."""
@@ -206,16 +209,16 @@ def ranks(
 
 
 def rank_metrics(
-    rank, # ranks from 1 (m,)
-) -> dict: # `mrr`, `hits@1`, `hits@3`, `hits@10`, each in [0, 1]
+    rank,  # ranks from 1 (m,)
+) -> dict:  # `mrr`, `hits@1`, `hits@3`, `hits@10`, each in [0, 1]
     "Mean reciprocal rank, and the share of ranks of at most 1, 3 and 10; a mean rank of 1.5 is no hit at 1."
     rank = torch.as_tensor(rank, dtype=torch.float64)
     return dict(mrr=(1 / rank).mean().item(), **{f"hits@{k}": (rank <= k).double().mean().item() for k in (1, 3, 10)})
 
 # %% ../nbs/05_evaluation.ipynb #298a3485
 def split_metrics(
-    scores: Scores, # the distances of one split
-) -> dict: # name to value; NaN for the four direction metrics where no pair is one-way
+    scores: Scores,  # the distances of one split
+) -> dict:  # name to value; NaN for the four direction metrics where no pair is one-way
     "All metrics of the study from the distances of one split (defined in the table above)."
     forward, reverse, negative = scores.forward, scores.reverse, scores.negative
     ahead, behind = forward[scores.one_way], reverse[scores.one_way]
@@ -234,12 +237,12 @@ def split_metrics(
 
 
 def evaluate(
-    head: DistanceHead, # any head; its mode and weights are left as they are
-    ds: DirectedDataset, # where the pairs come from
-    split: str = "test", # `"train"`, `"valid"` or `"test"`
-    candidates: int | str = 100, # sampled for each pair, the same for every head; or `"all"`
-    compile: bool = False, # score by PyTorch's compiler, where there is one
-) -> dict: # the metrics by name, in the order of the table above
+    head: DistanceHead,  # any head; its mode and weights are left as they are
+    ds: DirectedDataset,  # where the pairs come from
+    split: str = "test",  # `"train"`, `"valid"` or `"test"`
+    candidates: int | str = 100,  # sampled for each pair, the same for every head; or `"all"`
+    compile: bool = False,  # score by PyTorch's compiler, where there is one
+) -> dict:  # the metrics by name, in the order of the table above
     """All metrics of `head` on one split.
 
     With `candidates="all"`, `mrr` and `hits@k` come from `filtered_ranks`, among everything in the pool; the others
@@ -266,12 +269,12 @@ def _left_out(ds, x, candidates):
 
 @torch.inference_mode()
 def filtered_ranks(
-    head: DistanceHead, # any head
-    ds: DirectedDataset, # where the pairs and the candidate pool come from
-    split: str = "test", # `"train"`, `"valid"` or `"test"`
-    block: int = 1 << 18, # distances computed at a time; halved, with a word in the log, where memory runs out
-    sources: int = 256, # edges ranked at once
-) -> Tensor: # float64 (m,), from 1 to the number of candidates
+    head: DistanceHead,  # any head
+    ds: DirectedDataset,  # where the pairs and the candidate pool come from
+    split: str = "test",  # `"train"`, `"valid"` or `"test"`
+    block: int = 1 << 18,  # distances computed at a time; halved, with a word in the log, where memory runs out
+    sources: int = 256,  # edges ranked at once
+) -> Tensor:  # float64 (m,), from 1 to the number of candidates
     """Rank of each annotated target among the whole pool and all targets of the split, other annotated ones left out.
 
     They are the ranks by the head's own distances, ties averaged, also where a faster form decides most of them.
@@ -283,21 +286,23 @@ def filtered_ranks(
     for x, y in (part.T for part in edges.split(sources)):
         own = torch.from_numpy(np.searchsorted(candidates, y.numpy()))
         u = encode_rows(head.encode_source, ds.features, x)
-        try: found.append(among.ranks(u, own, _left_out(ds, x, candidates), block))
-        except ValueError as error: raise ValueError(f"{ds.name!r}, {split}: {error}") from None
+        try:
+            found.append(among.ranks(u, own, _left_out(ds, x, candidates), block))
+        except ValueError as error:
+            raise ValueError(f"{ds.name!r}, {split}: {error}") from None
     return torch.cat(found)
 
 # %% ../nbs/05_evaluation.ipynb #0b798e55
 @dataclass(frozen=True)
 class Comparison:
     "What `compare` found about paired scores of two heads."
-    mean_difference: float # mean of `a - b`
-    ci_low: float # lower end of the bootstrap interval of that mean; NaN for a single pair
-    ci_high: float # upper end
-    p_value: float # exact two-sided sign test, ties dropped; 1 where all are ties
-    wins: int # seeds with `a` larger
-    losses: int # seeds with `b` larger
-    seeds: int # pairs in all
+    mean_difference: float  # mean of `a - b`
+    ci_low: float  # lower end of the bootstrap interval of that mean; NaN for a single pair
+    ci_high: float  # upper end
+    p_value: float  # exact two-sided sign test, ties dropped; 1 where all are ties
+    wins: int  # seeds with `a` larger
+    losses: int  # seeds with `b` larger
+    seeds: int  # pairs in all
 
     def __str__(self):
         return (f"{self.mean_difference:+.4f} [{self.ci_low:+.4f}, {self.ci_high:+.4f}], "
@@ -305,11 +310,11 @@ class Comparison:
 
 
 def compare(
-    a, # scores of one head, one for each seed (n,)
-    b, # scores of the other for the same seeds, in the same order (n,)
-    confidence: float = 0.95, # of the interval
-    resamples: int = 9999, # bootstrap resamples
-    seed: int = 0, # of the bootstrap
+    a,  # scores of one head, one for each seed (n,)
+    b,  # scores of the other for the same seeds, in the same order (n,)
+    confidence: float = 0.95,  # of the interval
+    resamples: int = 9999,  # bootstrap resamples
+    seed: int = 0,  # of the bootstrap
 ) -> Comparison:
     """Paired comparison over seeds.
 

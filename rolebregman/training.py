@@ -30,30 +30,31 @@ from .common import require_weights
 
 # %% ../nbs/06_training.ipynb #2a980c28
 def rank_loss(
-    positive: Tensor, # distances of annotated pairs (n,)
-    negative: Tensor, # distances of the same sources to targets that are not annotated, (n,) or (n, k)
-    margin: float = 1.0, # by how much the first should be smaller
-) -> Tensor: # mean over all triples, (); zero where there is none
+    positive: Tensor,  # distances of annotated pairs (n,)
+    negative: Tensor,  # distances of the same sources to targets that are not annotated, (n,) or (n, k)
+    margin: float = 1.0,  # by how much the first should be smaller
+) -> Tensor:  # mean over all triples, (); zero where there is none
     "Margin loss of annotated against sampled targets (paper, section Training objectives)."
     hinge = torch.relu(margin + positive[:, None] - (negative[:, None] if negative.dim() == 1 else negative))
     return hinge.sum() / max(1, hinge.numel())
 
 
 def direction_loss(
-    forward: Tensor, # distances in the annotated direction (n,)
-    reverse: Tensor, # distances of the same pairs turned round (n,)
-    one_way: Tensor = None, # bool (n,): False where the reverse is annotated too, which leaves the pair out
-    margin: float = 1.0, # by how much the first should be smaller
-) -> Tensor: # mean over the one-way pairs, (); zero where there is none
+    forward: Tensor,  # distances in the annotated direction (n,)
+    reverse: Tensor,  # distances of the same pairs turned round (n,)
+    one_way: Tensor = None,  # bool (n,): False where the reverse is annotated too, which leaves the pair out
+    margin: float = 1.0,  # by how much the first should be smaller
+) -> Tensor:  # mean over the one-way pairs, (); zero where there is none
     "Margin loss of each pair against its own reversal (paper, section Training objectives)."
-    if one_way is not None: forward, reverse = forward[one_way], reverse[one_way]
+    if one_way is not None:
+        forward, reverse = forward[one_way], reverse[one_way]
     return torch.relu(margin + forward - reverse).sum() / max(1, len(forward))
 
 # %% ../nbs/06_training.ipynb #54ff8d0a
 def softmax_loss(
-    distances: Tensor, # (n, c): sources against candidates; column i is the annotated target of row i
-    known: Tensor, # bool (n, c): True where the candidate is annotated for the source, or is the source
-) -> Tensor: # mean over the sources, (); zero where there is no other candidate
+    distances: Tensor,  # (n, c): sources against candidates; column i is the annotated target of row i
+    known: Tensor,  # bool (n, c): True where the candidate is annotated for the source, or is the source
+) -> Tensor:  # mean over the sources, (); zero where there is no other candidate
     "Cross-entropy of the annotated target among all candidates; other candidates known to be right are masked."
     rows = torch.arange(len(distances), device=distances.device)
     masked = known.to(distances.device, copy=True)
@@ -65,25 +66,26 @@ def softmax_loss(
 @dataclass(frozen=True)
 class TrainConfig:
     "The settings of `fit`. A value outside its range raises a ValueError that names the field."
-    loss: str = "margin" # `"margin"` (the paper's) or `"softmax"`
-    negatives: int = 1 # margin: targets drawn for each positive; softmax: targets drawn for the whole batch
-    margin: float = 1.0 # by how much a positive should be closer than a negative
-    direction_margin: float = 1.0 # by how much the annotated direction should be closer than the reverse
-    direction_weight: float = 1.0 # weight of the direction loss; 0 trains on ranking alone
-    epochs: int = 30 # passes over the training edges, at most
-    batch_size: int | None = None # edges in one step; by default a tenth of them, but at least 16 and at most 512
-    lr: float = 1e-3 # step size of AdamW
-    weight_decay: float = 1e-2 # decoupled weight decay of AdamW
-    patience: int = 6 # stop after this many epochs without a better validation score; 0 never stops early
-    valid_negatives: int = 10 # fixed negatives for each validation edge
-    grad_clip: float = 0.0 # largest norm of a step's gradient; 0 does not clip
-    seed: int = 0 # order of the edges and the drawn negatives; not the head's initial weights
+    loss: str = "margin"  # `"margin"` (the paper's) or `"softmax"`
+    negatives: int = 1  # margin: targets drawn for each positive; softmax: targets drawn for the whole batch
+    margin: float = 1.0  # by how much a positive should be closer than a negative
+    direction_margin: float = 1.0  # by how much the annotated direction should be closer than the reverse
+    direction_weight: float = 1.0  # weight of the direction loss; 0 trains on ranking alone
+    epochs: int = 30  # passes over the training edges, at most
+    batch_size: int | None = None  # edges in one step; by default a tenth of them, but at least 16 and at most 512
+    lr: float = 1e-3  # step size of AdamW
+    weight_decay: float = 1e-2  # decoupled weight decay of AdamW
+    patience: int = 6  # stop after this many epochs without a better validation score; 0 never stops early
+    valid_negatives: int = 10  # fixed negatives for each validation edge
+    grad_clip: float = 0.0  # largest norm of a step's gradient; 0 does not clip
+    seed: int = 0  # order of the edges and the drawn negatives; not the head's initial weights
 
     def __post_init__(self):
         if self.loss not in ("margin", "softmax"):
             raise ValueError(f"TrainConfig.loss is {self.loss!r}; expected 'margin' or 'softmax'")
         for name, value in vars(self).items():
-            if isinstance(value, np.generic): object.__setattr__(self, name, value.item())
+            if isinstance(value, np.generic):
+                object.__setattr__(self, name, value.item())
         for name, low in dict(negatives=1, epochs=0, batch_size=1, patience=0, valid_negatives=1, seed=0).items():
             value = getattr(self, name)
             if value is None and name == "batch_size": continue
@@ -94,11 +96,11 @@ class TrainConfig:
 
 # %% ../nbs/06_training.ipynb #067baad4
 def encode_sides(
-    head: DistanceHead, # any head
-    features, # all items (n, d), tensor or array
-    sources: Tensor, # rows of the sources, with repetitions, int64 (p,)
-    targets: Tensor, # rows of the targets, with repetitions, int64 (q,)
-) -> tuple[Tensor, Tensor]: # encoded sources (p, k) and targets (q, k)
+    head: DistanceHead,  # any head
+    features,  # all items (n, d), tensor or array
+    sources: Tensor,  # rows of the sources, with repetitions, int64 (p,)
+    targets: Tensor,  # rows of the targets, with repetitions, int64 (q,)
+) -> tuple[Tensor, Tensor]:  # encoded sources (p, k) and targets (q, k)
     "Encode each distinct item once in each of its roles, and lay the results out like `sources` and `targets`."
     some, s = torch.unique(sources, return_inverse=True)
     more, t = torch.unique(targets, return_inverse=True)
@@ -113,21 +115,23 @@ def encode_sides(
 
 # %% ../nbs/06_training.ipynb #dc2ea38f
 def batch_losses(
-    head: DistanceHead, # the head to train
-    features, # all items (n, d), tensor or array
-    edges: Tensor, # the batch: source and target rows, int64 (b, 2)
-    one_way: Tensor, # bool (b,): False where the reverse is annotated too
-    sampler: NegativeSampler, # where the negatives come from
-    config: TrainConfig, # which loss, how many negatives, which margins
-    generator: torch.Generator, # draws the negatives
-    compare=None, # `head.compare`, or a faster equal
-) -> tuple[Tensor, Tensor]: # rank loss () and direction loss ()
+    head: DistanceHead,  # the head to train
+    features,  # all items (n, d), tensor or array
+    edges: Tensor,  # the batch: source and target rows, int64 (b, 2)
+    one_way: Tensor,  # bool (b,): False where the reverse is annotated too
+    sampler: NegativeSampler,  # where the negatives come from
+    config: TrainConfig,  # which loss, how many negatives, which margins
+    generator: torch.Generator,  # draws the negatives
+    compare=None,  # `head.compare`, or a faster equal
+) -> tuple[Tensor, Tensor]:  # rank loss () and direction loss ()
     "Both losses of one batch; the direction loss is zero where `direction_weight` is 0 or the head is symmetric."
     compare = compare or head.compare
     (x, y), b, softmax = edges.T, len(edges), config.loss == "softmax"
     both_ways = config.direction_weight > 0 and not head.symmetric
-    if softmax: drawn = sampler.pool[torch.randint(len(sampler.pool), (config.negatives,), generator=generator)]
-    else: drawn = sampler.sample(x, config.negatives, generator).flatten()
+    if softmax:
+        drawn = sampler.pool[torch.randint(len(sampler.pool), (config.negatives,), generator=generator)]
+    else:
+        drawn = sampler.sample(x, config.negatives, generator).flatten()
     turned = x if both_ways else x[:0]
     u, v = encode_sides(head, features, torch.cat([x, y[:len(turned)]]), torch.cat([y, drawn, turned]))
     candidates = b + len(drawn)
@@ -147,12 +151,13 @@ def batch_losses(
 @dataclass(repr=False)
 class History:
     "What a call of `fit` did. `len(history)` is the number of epochs trained."
-    config: TrainConfig # the settings that were used
-    rows: list = field(default_factory=list) # one mapping for each epoch looked at, beginning with the untrained head
-    best_epoch: int = 0 # the epoch whose weights the head has now
-    seconds: float = 0.0 # wall-clock time of the call
+    config: TrainConfig  # the settings that were used
+    rows: list = field(default_factory=list)  # one mapping for each epoch looked at, beginning with the untrained head
+    best_epoch: int = 0  # the epoch whose weights the head has now
+    seconds: float = 0.0  # wall-clock time of the call
 
-    def __len__(self): return len(self.rows) - 1
+    def __len__(self):
+        return len(self.rows) - 1
 
     def __repr__(self):
         return (f"History: {len(self)} epochs in {self.seconds:.1f} s, the best on validation was {self.best_epoch} "
@@ -170,7 +175,8 @@ class History:
         rates = [r for r in (ranking_accuracy, direction_accuracy) if not math.isnan(r)]
         score = sum(rates) / len(rates) if rates else math.nan
         best = max((r["score"] for r in self.rows), default=-math.inf)
-        if not score <= best: self.best_epoch = epoch
+        if not score <= best:
+            self.best_epoch = epoch
         self.rows.append(dict(epoch=epoch, rank_loss=rank, direction_loss=direction, ranking_accuracy=ranking_accuracy,
                               direction_accuracy=direction_accuracy, score=score))
 
@@ -197,8 +203,8 @@ def _diverged(head, config, where, what):
 
 
 def on_device(
-    features, # all items (n, d), an array
-    head: DistanceHead, # says which device
+    features,  # all items (n, d), an array
+    head: DistanceHead,  # says which device
 ):
     "Features of up to 1 GiB as a tensor where the head is; larger ones as they are, to travel batch by batch."
     device = head.standardizer.mean.device
@@ -206,12 +212,12 @@ def on_device(
 
 
 def make_step(
-    head: DistanceHead, # trained in place, on the device where it is
-    ds: DirectedDataset, # its `train` edges are learned
-    config: TrainConfig = TrainConfig(), # losses and optimiser; `seed` seeds the negatives
-    compile: bool = False, # use PyTorch's compiler where there is one
-    sampler: NegativeSampler = None, # of `ds`, where there is one already
-): # a function of edge numbers, int64 (b,), that takes a step and returns rank and direction loss (2,)
+    head: DistanceHead,  # trained in place, on the device where it is
+    ds: DirectedDataset,  # its `train` edges are learned
+    config: TrainConfig = TrainConfig(),  # losses and optimiser; `seed` seeds the negatives
+    compile: bool = False,  # use PyTorch's compiler where there is one
+    sampler: NegativeSampler = None,  # of `ds`, where there is one already
+):  # a function of edge numbers, int64 (b,), that takes a step and returns rank and direction loss (2,)
     "One step of `fit`: losses, gradient, AdamW. It raises a FloatingPointError that says what is not finite."
     train, one_way = torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.one_way("train"))
     sampler, generator = sampler or NegativeSampler(ds), named_generator("negatives", config.seed)
@@ -229,7 +235,8 @@ def make_step(
         norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
         if not torch.isfinite(loss + norm):
             raise FloatingPointError("the gradient" if torch.isfinite(loss) else "the loss")
-        if config.grad_clip: clip_grads_with_norm_(parameters, config.grad_clip, norm)
+        if config.grad_clip:
+            clip_grads_with_norm_(parameters, config.grad_clip, norm)
         optimizer.step()
         return torch.stack(losses).detach()
 
@@ -237,12 +244,12 @@ def make_step(
 
 
 def fit(
-    head: DistanceHead, # trained in place, on the device where it is
-    ds: DirectedDataset, # its `train` edges are learned, its `valid` edges choose the epoch
-    config: TrainConfig = TrainConfig(), # all settings
-    progress=True, # show a progress bar; or a function that gets the history after each epoch
-    compile: bool = False, # use PyTorch's compiler where there is one: half a minute to start, then faster steps
-) -> History: # what happened, epoch by epoch
+    head: DistanceHead,  # trained in place, on the device where it is
+    ds: DirectedDataset,  # its `train` edges are learned, its `valid` edges choose the epoch
+    config: TrainConfig = TrainConfig(),  # all settings
+    progress=True,  # show a progress bar; or a function that gets the history after each epoch
+    compile: bool = False,  # use PyTorch's compiler where there is one: half a minute to start, then faster steps
+) -> History:  # what happened, epoch by epoch
     """Train `head` on the edges of `ds`; the head ends in `eval` mode with the weights of the best validation epoch.
 
     Without validation edges it trains for all epochs and keeps the last weights. Raises a FloatingPointError that says
@@ -262,9 +269,11 @@ def fit(
     def validate(epoch):
         head.eval()
         forward, reverse, negative = score_edges(head, features, valid, valid_negatives)
-        try: return (preference_rate(forward[:, None], negative),
-                     preference_rate(forward[valid_one_way], reverse[valid_one_way]))
-        except ValueError as error: raise _diverged(head, config, f"epoch {epoch}", "a validation score") from error
+        try:
+            return (preference_rate(forward[:, None], negative),
+                    preference_rate(forward[valid_one_way], reverse[valid_one_way]))
+        except ValueError as error:
+            raise _diverged(head, config, f"epoch {epoch}", "a validation score") from error
 
     history = History(config)
     history.add(0, math.nan, math.nan, *validate(0))
@@ -276,14 +285,17 @@ def fit(
         head.train()
         total = 0
         for number, batch in enumerate(torch.randperm(edges, generator=order).split(size), 1):
-            try: total += len(batch) * step(batch)
+            try:
+                total += len(batch) * step(batch)
             except FloatingPointError as what:
                 raise _diverged(head, config, f"epoch {epoch}, step {number}", what) from None
         losses = (total / edges).tolist()
         history.add(epoch, *losses, *validate(epoch))
         bar.set_postfix(loss=f"{sum(losses):.3f}", valid=f"{history.rows[-1]['score']:.3f}")
-        if callable(progress): progress(history)
-        if history.best_epoch == epoch: best = {name: value.clone() for name, value in head.state_dict().items()}
+        if callable(progress):
+            progress(history)
+        if history.best_epoch == epoch:
+            best = {name: value.clone() for name, value in head.state_dict().items()}
         if config.patience and epoch - history.best_epoch >= config.patience: break
     if not all(value.isfinite().all() for value in best.values()):
         raise _diverged(head, config, f"epoch {history.best_epoch}", "a weight")

@@ -26,7 +26,8 @@ def item_map(
     if width < 1 or hidden < 0: raise ValueError(f"a map needs a positive width, found {width}, and hidden {hidden}")
     start = None if width == dim else nn.init.orthogonal_(torch.empty(width, dim)) * max(1.0, math.sqrt(width / dim))
     mapping = RoleMap(dim, width, "residual" if hidden else "linear", start, hidden or 1, 0)
-    if hidden and not offset: mapping.change[-1].bias = None
+    if hidden and not offset:
+        mapping.change[-1].bias = None
     return mapping
 
 

@@ -121,7 +121,8 @@ class Bilinear(DistanceHead):
     ):
         super().__init__(dim)
         self.weight = nn.Parameter(torch.eye(dim + 1))
-        with torch.no_grad(): self.weight[dim, dim] = 0
+        with torch.no_grad():
+            self.weight[dim, dim] = 0
 
     def source(self, x: Tensor) -> Tensor:
         "`W^T [x; 1] / d`"
@@ -190,9 +191,12 @@ class OrderEmbedding(DistanceHead):
         proj_dim = proj_dim or dim
         super().__init__(dim, proj_dim=proj_dim, orthant=orthant)
         self.map = nn.Linear(dim, proj_dim, bias=orthant)  # an offset would cancel, but for the absolute value
-        if proj_dim == dim: nn.init.eye_(self.map.weight)
-        else: nn.init.normal_(self.map.weight, std=1 / math.sqrt(dim))
-        if orthant: nn.init.zeros_(self.map.bias)
+        if proj_dim == dim:
+            nn.init.eye_(self.map.weight)
+        else:
+            nn.init.normal_(self.map.weight, std=1 / math.sqrt(dim))
+        if orthant:
+            nn.init.zeros_(self.map.bias)
         self.orthant = orthant
 
     def source(self, x: Tensor) -> Tensor:

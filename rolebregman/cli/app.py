@@ -39,13 +39,15 @@ def _settings(head, training, setting):
             raise ValueError(f"{strange[0]!r} is not known; the training has {', '.join(sorted(known))}; {head} has "
                              f"{', '.join(own) or 'none'}")
         return TrainConfig(**training, **{k: v for k, v in given.items() if k in known}), options
-    except ValueError as error: raise typer.BadParameter("".join(f"--set {s}: " for s in setting[:1]) + str(error))
+    except ValueError as error:
+        raise typer.BadParameter("".join(f"--set {s}: " for s in setting[:1]) + str(error))
 
 
 def _made(head, dim, options):
     "A head; `typer.BadParameter` where it does not take its options"
     from rolebregman.baselines.registry import make_head
-    try: return make_head(head, dim=dim, **options)
+    try:
+        return make_head(head, dim=dim, **options)
     except (TypeError, ValueError) as error:
         raise typer.BadParameter(f"{head} does not take {options}: {error}")
 
@@ -96,7 +98,8 @@ def fit(
     torch.manual_seed(seed)
     model = _made(head, ds.dim, options).to(device)
     say(f"training {head}; pairs: {len(ds.edges['train']):,}; items: {ds.num_nodes:,}; epochs: up to {epochs:,}")
-    with items.named(): history = train(model, ds, config, progress=progress(epochs))
+    with items.named():
+        history = train(model, ds, config, progress=progress(epochs))
     metrics = {part: evaluate(model, ds, part) for part in ("valid", "test") if len(ds.edges[part])}
     report = dict(
         head=dict(name=head, **model.config), training=vars(config), data=ds.report,
@@ -115,11 +118,13 @@ def fit(
 def _dataset(pairs, items, how, head=None):
     from rolebregman.datasets.registry import from_pairs
     with opened(pairs) as path, items.named():
-        if head: how = how | ends_of(head, path, how["source"], how["target"])
+        if head:
+            how = how | ends_of(head, path, how["source"], how["target"])
         return from_pairs(path, **items.arguments(), **how, quiet=not watched())
 
 
-def _left_out(report): return "left out: " + ", ".join(f"{why} ({n:,})" for why, n in report["dropped"].items())
+def _left_out(report):
+    return "left out: " + ", ".join(f"{why} ({n:,})" for why, n in report["dropped"].items())
 
 # %% ../../nbs/13_cli.ipynb #7e0ebc71
 def _metrics_text(metrics):
@@ -136,7 +141,8 @@ def _report_text(report):
     lines = [f"{report['head']['name']}, {report['head']['dim']} dimensions, {report['items']:,} items",
              f"pairs: {data['read']['source column']} -> {data['read']['target column']}; "
              + ", ".join(f"{n:,} {part}" for part, n in pairs.items())]
-    if data["dropped"]: lines.append(_left_out(data))
+    if data["dropped"]:
+        lines.append(_left_out(data))
     best = f"the best on validation was {report['best_epoch']}" if pairs["valid"] else "the last is kept"
     lines.append(f"training: {training['loss']} loss, seed {training['seed']}, {report['epochs']} epochs, {best}")
     return "\n".join([*lines, *(["", _metrics_text(report["metrics"])] if report["metrics"] else [])])
@@ -167,13 +173,16 @@ def evaluate(
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.role_head import load_head
     items = items_of(head, vectors, ids, texts, id_column)
-    if pairs: part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
-    else: part, (pairs, how) = part or "test", pairs_of(head, unchanged=True)
+    if pairs:
+        part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
+    else:
+        part, (pairs, how) = part or "test", pairs_of(head, unchanged=True)
     model, ds = load_head(head).to(device), _dataset(pairs, items, how, head)
     items.check_width(ds.features, model.dim)
     if candidates != "all" and int(candidates) > max(100, ds.num_nodes):
         raise typer.BadParameter(f"--candidates {candidates}: there are {ds.num_nodes:,} items; take all")
-    if ds.report["dropped"]: say(_left_out(ds.report))
+    if ds.report["dropped"]:
+        say(_left_out(ds.report))
     found = measure(model, ds, part, candidates if candidates == "all" else int(candidates))
     shown, report = part if "seed" in how else "pairs", dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
     typer.echo(as_json(report | found) if as_json_ else _metrics_text({shown: found}))
@@ -219,7 +228,8 @@ def score(
     items, count = items_of(head, vectors, ids, texts, id_column), dict(read=0, scored=0, forward=0)
     with opened(pairs) as path:
         ends = ends_of(head, path, source, target)
-        def blocks(): return pair_blocks(path, **ends)
+        def blocks():
+            return pair_blocks(path, **ends)
         total, seen = 0, set()
         for block in blocks():
             seen.update(block["source"], block["target"])
@@ -227,7 +237,8 @@ def score(
         model, (features, index, what) = load_head(head).to(device), items.load(seen, quiet=not watched())
         items.check_width(features, model.dim)
         if missing == "raise" and not seen <= set(index):
-            for block in blocks(): _require(block, index, what, path)
+            for block in blocks():
+                _require(block, index, what, path)
 
         def write(file):
             lines = dict(orient="records", lines=True, double_precision=15, force_ascii=False)
@@ -237,13 +248,16 @@ def score(
                     bar.update(len(block))
                     kept = block[block[["source", "target"]].isin(index).all(axis=1)]
                     rows = _scored(model, features, index, kept)
-                    if as_json_: rows.to_json(file, **lines)
-                    else: rows.to_csv(file, index=False, header=not count["read"], float_format="%.7g",
-                                      lineterminator="\n")
+                    if as_json_:
+                        rows.to_json(file, **lines)
+                    else:
+                        rows.to_csv(file, index=False, header=not count["read"], float_format="%.7g",
+                                    lineterminator="\n")
                     count["read"] += len(block)
                     count["scored"] += len(rows)
                     count["forward"] += int((rows["gap"] < 0).sum())
-                    if not watched() and len(block) < total: say(f"{count['read']:,}/{total:,}")
+                    if not watched() and len(block) < total:
+                        say(f"{count['read']:,}/{total:,}")
 
         put(out, write)
     dropped = f"; {total - count['scored']:,} dropped, without a vector" if count["scored"] < total else ""
@@ -275,12 +289,15 @@ def search(
     from rolebregman.heads.role_head import load_head
     from rolebregman.datasets.readers import read_texts
     from rolebregman.retrieval.index import SourceIndex, TargetIndex
-    if items == ["-"]: items = [line.strip() for line in sys.stdin if line.strip()]
+    if items == ["-"]:
+        items = [line.strip() for line in sys.stdin if line.strip()]
     where, wanted = items_of(head, vectors, ids, texts, id_column), set(items)
     if where.open_ended:
         path, how = pairs_of(head)
-        for block in pair_blocks(path, how["source"], how["target"]): wanted.update(block["source"], block["target"])
-    elif where.texts and not where.vectors: wanted = read_texts(where.texts).index
+        for block in pair_blocks(path, how["source"], how["target"]):
+            wanted.update(block["source"], block["target"])
+    elif where.texts and not where.vectors:
+        wanted = read_texts(where.texts).index
     model, (features, index, _) = load_head(head).to(device), where.load(wanted, quiet=not watched())
     where.check_width(features, model.dim)
     rows = _rows(index, items)
@@ -290,7 +307,8 @@ def search(
     distances, found = (part.cpu().numpy().ravel() for part in nearest)
     table = pd.DataFrame({"item": np.repeat(items, k), "rank": np.tile(np.arange(1, k + 1), len(items)),
                           find[:-1]: index[found], "distance": distances})
-    if where.texts: table["text"] = table[find[:-1]].map(read_texts(where.texts)).fillna("")
+    if where.texts:
+        table["text"] = table[find[:-1]].map(read_texts(where.texts)).fillna("")
     put(out, lambda file: file.write(as_json(table.to_dict("records")) + "\n" if as_json_ else
                                      table.to_csv(index=False, float_format="%.7g", lineterminator="\n")))
 
@@ -329,7 +347,8 @@ def explain(
     features, index, _ = where.load([source, target], quiet=not watched())
     where.check_width(features, model.dim)
     found = account(model, *features[_rows(index, [source, target])], names=(source, target))
-    if picture: put(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)
+    if picture:
+        put(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)
     if as_json_:
         return write(as_json(dict(
             source=source, target=target, distance=found.forward, reverse_distance=found.reverse, gap=found.gap,
@@ -384,7 +403,8 @@ def data_show(
     "Load a dataset, and say what it holds and what was dropped."
     from rolebregman.datasets.registry import _options, describe, load_dataset
     given = _options(options or [])
-    try: ds = load_dataset(name, **given)
+    try:
+        ds = load_dataset(name, **given)
     except (TypeError, ValueError) as error:
         named = str(error).startswith(tuple(f"{k} = " for k in given))  # "depth = 0, expected ...", no fault of a file
         if isinstance(error, ValueError) and not named: raise
@@ -415,13 +435,15 @@ def study(
     from rolebregman.study.runner import Store
     from rolebregman.study.main_results import main
     try:
-        with redirect_stdout(sys.stderr) if as_json_ else nullcontext(): main(**own)
+        with redirect_stdout(sys.stderr) if as_json_ else nullcontext():
+            main(**own)
     except SystemExit as stop:
         if not isinstance(stop.code, str): raise typer.Exit(stop.code or 0)
         interrupted, usage = isinstance(stop.__context__, KeyboardInterrupt), "; expected some of: " in stop.code
         say(stop.code.strip() if interrupted else f"Error: {stop.code}")
         raise typer.Exit(130 if interrupted else 2 if usage else 1)
-    if as_json_: typer.echo(as_json(Store(Path(out) / f"{scale}.csv").rows().to_dict("records")))
+    if as_json_:
+        typer.echo(as_json(Store(Path(out) / f"{scale}.csv").rows().to_dict("records")))
 
 
 @command(app, "rolebregman bench", "rolebregman bench --report")

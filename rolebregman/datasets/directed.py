@@ -23,7 +23,7 @@ from ..common import sorted_unique
 # %% ../../nbs/datasets/directed.ipynb #a336cef2
 class Report(dict):
     "What was read, kept and dropped, and where it came from: a dictionary that prints as a short table."
-    def rows(self) -> list[tuple[str, str]]: # (entry, value) with nested mappings spelled out
+    def rows(self) -> list[tuple[str, str]]:  # (entry, value) with nested mappings spelled out
         "The report as (entry, value) pairs of text; nested mappings become `entry: name` rows."
         out = []
         for key, value in self.items():
@@ -63,8 +63,8 @@ class DirectedDataset:
     report: Report = field(default_factory=Report)  # what was read, kept, dropped and why
     seed: int = 0                   # the seed of the split
     pool: np.ndarray | None = None  # int64 (p,), rows that may be candidate targets; all nodes by default
-    known: np.ndarray | None = None # int64 (k, 2), annotated positives that are in no split: never negatives
-    graded: pd.DataFrame | None = None # scored pairs: source and target (rows), score, split ("" for none), ...
+    known: np.ndarray | None = None  # int64 (k, 2), annotated positives that are in no split: never negatives
+    graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
 
     def __post_init__(self):
         self.features = _check_features(self.features, self.name)
@@ -77,7 +77,7 @@ class DirectedDataset:
         self.graded = None if self.graded is None else _check_graded(self.graded, self.nodes)
         _check_disjoint(self)
 
-    def id(self, row: int): # row of features
+    def id(self, row: int):  # row of features
         "The id of a node."
         return self.nodes["id"].iloc[int(row)]
 
@@ -90,14 +90,15 @@ class DirectedDataset:
         "Width d of the vectors"
         return self.features.shape[1]
 
-    def codes(self,
-              edges: np.ndarray # int64 (m, 2)
-             ) -> np.ndarray:   # int64 (m,)
+    def codes(
+        self,
+        edges: np.ndarray,  # int64 (m, 2)
+    ) -> np.ndarray:  # int64 (m,)
         "One number for each edge, source * n + target: equal for equal edges, in the order of edges."
         return edges[:, 0] * self.num_nodes + edges[:, 1]
 
     @cached_property
-    def positives(self) -> np.ndarray: # int64 (p, 2), sorted, unique
+    def positives(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
         "Every annotated positive, of any split or of none: what a negative must not be."
         codes = sorted_unique(self.codes(np.concatenate([*self.edges.values(), self.known])))
         return np.stack(np.divmod(codes, self.num_nodes), 1)
@@ -115,7 +116,7 @@ def _check_features(features, name):
     if not np.issubdtype(features.dtype, np.floating):
         raise TypeError(f"features of {name}: dtype {features.dtype}, expected floats: use .astype('float32')")
     if not isinstance(features, np.memmap):
-        with np.errstate(over="ignore"): # what is too large for float32 is named below
+        with np.errstate(over="ignore"):  # what is too large for float32 is named below
             features = features.astype(np.float32, copy=False)
     for start, some in feature_blocks(features):
         bad = ~np.isfinite(some).all(1)
@@ -125,9 +126,10 @@ def _check_features(features, name):
                              "finite number; repair or drop that vector")
     return features
 
-def feature_blocks(features: np.ndarray, # (n, d), perhaps memory-mapped
-                   size: int = 1 << 22   # numbers in a block
-                  ):                     # pairs: the first row, float32 (b, d)
+def feature_blocks(
+    features: np.ndarray,  # (n, d), perhaps memory-mapped
+    size: int = 1 << 22,  # numbers in a block
+):  # pairs: the first row, float32 (b, d)
     "A matrix in blocks of rows as float32, so that a memory-mapped file is never held whole."
     rows = max(1, size // features.shape[1])
     for start in range(0, len(features), rows):
@@ -197,19 +199,21 @@ def _check_disjoint(ds):
 
 # %% ../../nbs/datasets/directed.ipynb #286b42ba
 @patch
-def one_way(self: DirectedDataset,
-            split: str = "test", # "train", "valid" or "test"
-           ) -> np.ndarray:      # bool (m,)
+def one_way(
+    self: DirectedDataset,
+    split: str = "test",  # "train", "valid" or "test"
+) -> np.ndarray:  # bool (m,)
     "True for each edge of `split` whose reverse is not a positive: only those have a direction to be judged."
     return ~_among(self.codes(self.edges[split][:, ::-1]), self.codes(self.positives))
 
 # %% ../../nbs/datasets/directed.ipynb #411832b3
 @patch
-def limit(self: DirectedDataset,
-          train: int,              # keep at most this many training edges
-          seed: int | None = None, # the choice; the dataset's own seed by default
-          valid: int | None = None # keep at most this many validation edges; by default all
-         ) -> DirectedDataset:     # same nodes and test edges
+def limit(
+    self: DirectedDataset,
+    train: int,  # keep at most this many training edges
+    seed: int | None = None,  # the choice; the dataset's own seed by default
+    valid: int | None = None,  # keep at most this many validation edges; by default all
+) -> DirectedDataset:  # same nodes and test edges
     "The same dataset with fewer edges to learn from. A smaller limit is a subset of a larger one."
     seed, some = self.seed if seed is None else seed, self
     for number, (split, most) in enumerate((("train", train), ("valid", valid))):
@@ -220,30 +224,32 @@ def limit(self: DirectedDataset,
         order = np.random.default_rng([seed] + [number] * number).permutation(len(edges))
         kept = np.sort(order[:most])
         keep, rest = edges[kept], edges[np.sort(order[most:])]
-        before, some = some, copy(some) # nothing new is to be checked, and the positives stay the same
+        before, some = some, copy(some)  # nothing new is to be checked, and the positives stay the same
         used = "training edges used" if split == "train" else "validation edges used"
         some.report = Report(before.report, **{used: f"{most:,} of {len(edges):,}"})
         some.edges, some.known = {**before.edges, split: keep}, np.concatenate([before.known, rest])
-        if split in (own := getattr(before, "negatives", {})): # official ones, a row for each edge
+        if split in (own := getattr(before, "negatives", {})):  # official ones, a row for each edge
             some.negatives = {**own, split: own[split][kept]}
     return some
 
 # %% ../../nbs/datasets/directed.ipynb #ec21b1fc
 @patch
-def names(self: DirectedDataset,
-          column: str = "text"  # of `nodes`; ids where there is no such column
-         ) -> np.ndarray:       # (num_nodes,)
+def names(
+    self: DirectedDataset,
+    column: str = "text",  # of `nodes`; ids where there is no such column
+) -> np.ndarray:  # (num_nodes,)
     "What the items are called."
     return self.nodes[column if column in self.nodes else "id"].to_numpy()
 
 
 @patch
-def examples(self: DirectedDataset,
-             n: int = 3,           # how many
-             split: str = "train", # of which split
-             seed: int = 0,        # which ones
-             column: str = "text"  # of `nodes`; ids where there is no such column
-            ) -> pd.DataFrame:     # columns source, target
+def examples(
+    self: DirectedDataset,
+    n: int = 3,  # how many
+    split: str = "train",  # of which split
+    seed: int = 0,  # which ones
+    column: str = "text",  # of `nodes`; ids where there is no such column
+) -> pd.DataFrame:  # columns source, target
     "A few edges in words: the texts of source and target, or their ids where there is no text."
     edges = self.edges[split]
     some = edges[np.random.default_rng(seed).permutation(len(edges))[:n]]
@@ -260,11 +266,12 @@ def _in_order(edges, order, fractions):
     return edges[np.lexsort((keys[:, 1], keys[:, 0]))]
 
 # %% ../../nbs/datasets/directed.ipynb #6750f3f7
-def split_edges(edges: np.ndarray,                    # int (m, 2), unique
-                seed: int = 0,
-                fractions: tuple = (0.8, 0.1, 0.1),   # train, valid, test
-                order: np.ndarray | None = None       # (n,) rank of each row: edges are sorted by it before the draw
-               ) -> dict[str, np.ndarray]:            # int64 (., 2) for "train", "valid", "test"
+def split_edges(
+    edges: np.ndarray,  # int (m, 2), unique
+    seed: int = 0,
+    fractions: tuple = (0.8, 0.1, 0.1),  # train, valid, test
+    order: np.ndarray | None = None,  # (n,) rank of each row: edges are sorted by it before the draw
+) -> dict[str, np.ndarray]:  # int64 (., 2) for "train", "valid", "test"
     """Random split over edges that depends on the seed and on the set of edges, not on the order they come in.
 
     Raises `ValueError` where a part with a fraction above 0 would get no edge."""
@@ -279,11 +286,12 @@ def split_edges(edges: np.ndarray,                    # int (m, 2), unique
     return {k: edges[np.sort(part)] for k, part in zip(PARTS, parts, strict=True)}
 
 # %% ../../nbs/datasets/directed.ipynb #82c3e959
-def split_nodes(edges: np.ndarray,                    # int (m, 2), unique
-                seed: int = 0,
-                fractions: tuple = (0.8, 0.1, 0.1),   # train, valid, test: shares of the edges that are kept
-                order: np.ndarray | None = None       # (n,) rank of each row
-               ) -> tuple[dict[str, np.ndarray], np.ndarray]: # (., 2) for "train", "valid", "test"; the edges between
+def split_nodes(
+    edges: np.ndarray,  # int (m, 2), unique
+    seed: int = 0,
+    fractions: tuple = (0.8, 0.1, 0.1),  # train, valid, test: shares of the edges that are kept
+    order: np.ndarray | None = None,  # (n,) rank of each row
+) -> tuple[dict[str, np.ndarray], np.ndarray]:  # (., 2) for "train", "valid", "test"; the edges between
     """Random split over nodes: no node of one part has an edge in another. Depends on the seed and the set of edges.
 
     Raises `ValueError` where a part with a fraction above 0 would get no edge."""
@@ -304,12 +312,13 @@ def split_nodes(edges: np.ndarray,                    # int (m, 2), unique
     return parts, edges[ends[:, 0] != ends[:, 1]]
 
 # %% ../../nbs/datasets/directed.ipynb #f7c940b3
-def split_by(split: str,                          # "edge" or "node"
-             edges: np.ndarray,                   # int (m, 2), unique
-             seed: int = 0,                       # of the draw
-             fractions: tuple = (0.8, 0.1, 0.1),  # train, valid, test
-             order: np.ndarray | None = None      # (n,) rank of each row
-            ) -> tuple[dict[str, np.ndarray], np.ndarray]: # (., 2) for "train", "valid", "test"; those of no part
+def split_by(
+    split: str,  # "edge" or "node"
+    edges: np.ndarray,  # int (m, 2), unique
+    seed: int = 0,  # of the draw
+    fractions: tuple = (0.8, 0.1, 0.1),  # train, valid, test
+    order: np.ndarray | None = None,  # (n,) rank of each row
+) -> tuple[dict[str, np.ndarray], np.ndarray]:  # (., 2) for "train", "valid", "test"; those of no part
     "The split of that name. Raises `ValueError` for another name, and where a part would get no edge."
     if split == "edge":
         return split_edges(edges, seed, fractions, order), np.empty((0, 2), np.int64)
@@ -319,20 +328,20 @@ def split_by(split: str,                          # "edge" or "node"
 
 # %% ../../nbs/datasets/directed.ipynb #9fc43422
 @patch
-def full_sources(self: DirectedDataset) -> np.ndarray: # rows, int64 (s,), sorted
+def full_sources(self: DirectedDataset) -> np.ndarray:  # rows, int64 (s,), sorted
     "Sources of edges for which no negative exists: each candidate of the pool is a positive of theirs, or themselves."
     positives = self.positives
     whole = len(self.pool) == self.num_nodes
     inside = positives if whole else positives[_among(positives[:, 1], self.pool)]
     taken = np.bincount(inside[:, 0], minlength=self.num_nodes)
-    taken[self.pool] += 1 # a node is no negative of itself
+    taken[self.pool] += 1  # a node is no negative of itself
     sources = np.zeros(self.num_nodes, bool)
     for edges in self.edges.values():
         sources[edges[:, 0]] = True
     return np.flatnonzero(sources & (taken >= len(self.pool)))
 
 @patch
-def check_negatives(self: DirectedDataset) -> DirectedDataset: # itself
+def check_negatives(self: DirectedDataset) -> DirectedDataset:  # itself
     "Raise `ValueError` that names a source for which no negative exists."
     if len(full := self.full_sources()):
         raise ValueError(f"{self.name}: {self.id(full[0])!r} is related to every other candidate of the pool of "
@@ -341,12 +350,13 @@ def check_negatives(self: DirectedDataset) -> DirectedDataset: # itself
     return self
 
 # %% ../../nbs/datasets/directed.ipynb #a7679a33
-def toy_tree(depth: int = 5,      # levels below the root
-             branching: int = 3,  # children of a node
-             dim: int = 32,       # length of a vector
-             seed: int = 0,       # places and split
-             noise: float = 0.02  # standard deviation of the noise in each coordinate
-            ) -> DirectedDataset: # edges run from child to parent
+def toy_tree(
+    depth: int = 5,  # levels below the root
+    branching: int = 3,  # children of a node
+    dim: int = 32,  # length of a vector
+    seed: int = 0,  # places and split
+    noise: float = 0.02,  # standard deviation of the noise in each coordinate
+) -> DirectedDataset:  # edges run from child to parent
     """A tree whose vectors know their depth: a dataset for tests and first tries that needs no files.
 
     `nodes` has columns id, text (the path from the root) and depth."""
@@ -370,9 +380,10 @@ def toy_tree(depth: int = 5,      # levels below the root
     return DirectedDataset("toy", np.array(vectors, dtype=np.float32), nodes, split_edges(edges, seed), report, seed)
 
 # %% ../../nbs/datasets/directed.ipynb #8e5d5acf
-def find_cycles(sources: Sequence, # m ids
-                targets: Sequence  # m ids
-               ) -> list[str]:     # one text for each group of nodes that reach each other
+def find_cycles(
+    sources: Sequence,  # m ids
+    targets: Sequence,  # m ids
+) -> list[str]:  # one text for each group of nodes that reach each other
     "Cycles among directed edges, one for each strongly connected group, as `a -> b -> a`."
     graph = nx.DiGraph(zip(sources, targets, strict=True))
     groups = sorted(sorted(g) for g in nx.strongly_connected_components(graph) if len(g) > 1)

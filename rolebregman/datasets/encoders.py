@@ -23,10 +23,11 @@ from .sources import cache_dir, fetch
 # %% ../../nbs/datasets/encoders.ipynb #6479a0d3
 class VectorCache:
     "Vectors of texts on disk, for one encoder in one version. Safe for several processes at once."
-    def __init__(self,
-                 name: str,   # of the encoder
-                 version: str # another version is another cache
-                ):
+    def __init__(
+        self,
+        name: str,  # of the encoder
+        version: str,  # another version is another cache
+    ):
         tag = hashlib.sha256(f"{name}\n{version}".encode()).hexdigest()[:8]
         self.path = cache_dir()/"vectors"/f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)[:60]}-{tag}.sqlite"
 
@@ -42,11 +43,13 @@ class VectorCache:
                           "again") from None
 
     @staticmethod
-    def _key(text): return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    def _key(text):
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
-    def read(self,
-             texts: Sequence[str]       # any texts
-            ) -> dict[str, np.ndarray]: # those that are cached: text -> float32 (d,)
+    def read(
+        self,
+        texts: Sequence[str],  # any texts
+    ) -> dict[str, np.ndarray]:  # those that are cached: text -> float32 (d,)
         "The vectors of those texts that are cached."
         keys = {self._key(t): t for t in texts}
         def work(db):
@@ -58,19 +61,21 @@ class VectorCache:
             return found
         return {keys[k]: np.frombuffer(v, "<f4") for k, v in self._run(work).items()}
 
-    def write(self,
-              texts: Sequence[str], # n texts
-              vectors: np.ndarray   # float32 (n, d)
-             ):
+    def write(
+        self,
+        texts: Sequence[str],  # n texts
+        vectors: np.ndarray,  # float32 (n, d)
+    ):
         "Keep the vectors; a text that is already there keeps the vector it has."
         rows = [(self._key(t), np.asarray(v, "<f4").tobytes()) for t, v in zip(texts, vectors, strict=True)]
         self._run(lambda db: db.executemany("insert or ignore into vectors values (?, ?)", rows))
 
 # %% ../../nbs/datasets/encoders.ipynb #3abcc877
-def check_vectors(vectors,              # (n, d), what an encoder returned
-                  texts: Sequence[str], # the n texts that it was given
-                  name: str             # of the encoder, for the message
-                 ) -> np.ndarray:       # float32 (n, d)
+def check_vectors(
+    vectors,  # (n, d), what an encoder returned
+    texts: Sequence[str],  # the n texts that it was given
+    name: str,  # of the encoder, for the message
+) -> np.ndarray:  # float32 (n, d)
     "Raise `ValueError` that names the text where an encoder's output is not one finite, non-zero vector a text."
     vectors = np.asarray(vectors)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
@@ -95,7 +100,7 @@ def _encode_on_cpu(model, texts, batch_size):
     "Vectors of a Sentence-BERT model: float32 (n, d)"
     import torch
 
-    tokenize = getattr(model, "preprocess", None) or model.tokenize # the new and the old name of the same
+    tokenize = getattr(model, "preprocess", None) or model.tokenize  # the new and the old name of the same
     batches = [tokenize(texts[i:i + batch_size]) for i in range(0, len(texts), batch_size)]
     def vectors(batch):
         with torch.inference_mode():
@@ -127,14 +132,15 @@ def _source_version(name):
     return hashlib.sha256("".join(f.sha256 for f in SOURCES[name].files).encode()).hexdigest()[:16]
 
 # %% ../../nbs/datasets/encoders.ipynb #8cd54fe1
-def encode_texts(texts: Sequence[str],                        # n texts; equal texts get equal vectors
-                 encoder: str | Callable = "all-minilm-l6-v2", # a Sentence-BERT model in `SOURCES`, or texts -> (n, d)
-                 name: str | None = None,    # of a function, for the cache; default: its attribute `name`
-                 version: str | None = None, # of a function, for the cache; default: its attribute `version`
-                 batch_size: int | None = None, # of a Sentence-BERT model; chosen by device by default
-                 cache: bool = True,         # read and write the cache on disk
-                 quiet: bool = False         # no progress bar, and no line on the cache
-                ) -> np.ndarray:             # float32 (n, d)
+def encode_texts(
+    texts: Sequence[str],  # n texts; equal texts get equal vectors
+    encoder: str | Callable = "all-minilm-l6-v2",  # a Sentence-BERT model in `SOURCES`, or texts -> (n, d)
+    name: str | None = None,  # of a function, for the cache; default: its attribute `name`
+    version: str | None = None,  # of a function, for the cache; default: its attribute `version`
+    batch_size: int | None = None,  # of a Sentence-BERT model; chosen by device by default
+    cache: bool = True,  # read and write the cache on disk
+    quiet: bool = False,  # no progress bar, and no line on the cache
+) -> np.ndarray:  # float32 (n, d)
     """Vectors of texts; each text is encoded once and then read from the cache.
 
     Raises `ImportError` that names the extra to install where Sentence-BERT is missing, and `ValueError` that names the

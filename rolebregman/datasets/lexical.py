@@ -36,8 +36,9 @@ def _word_vectors(vectors, phrases, dim, quiet):
 HYPERLEX_TYPES = (*(f"hyp-{i}" for i in range(1, 5)), *(f"r-hyp-{i}" for i in range(1, 5)),
                   "syn", "ant", "cohyp", "mero", "no-rel")
 
-def read_hyperlex(path: str | Path # a file of HyperLex
-                 ) -> pd.DataFrame: # word1, word2, pos, type, score (0 to 6), std, ratings (how many)
+def read_hyperlex(
+    path: str | Path,  # a file of HyperLex
+) -> pd.DataFrame:  # word1, word2, pos, type, score (0 to 6), std, ratings (how many)
     """The pairs of a HyperLex file. A row has seven fields and then one rating from each of 7 to 14 people.
 
     Raises `ValueError` that names the file and line."""
@@ -114,15 +115,16 @@ def _positives(table, part, min_score, dropped):
     return found
 
 # %% ../../nbs/datasets/lexical.ipynb #d2f7ba25
-def load_hyperlex(split: str = "random",  # "random" or "lexical", the official ones, or "seeded": 80/10/10 by seed
-                  pos: str = "all",       # "N" nouns, "V" verbs, or "all"
-                  min_score: float = 0.0, # an edge needs at least this score, 0 to 6
-                  dim: int = 50,          # of GloVe's vectors: 50, 100, 200 or 300
-                  seed: int = 0,          # of split="seeded"
-                  path: str | Path | None = None, # the folder of the unpacked hyperlex-data.zip; default: fetched
-                  vectors: WordVectors | str | Path | None = None, # word vectors of your own, or their file
-                  quiet: bool = False     # no progress bars, no lines on what was passed over
-                 ) -> DirectedDataset:    # nodes: id (the word), text, pos
+def load_hyperlex(
+    split: str = "random",  # "random" or "lexical", the official ones, or "seeded": 80/10/10 by seed
+    pos: str = "all",  # "N" nouns, "V" verbs, or "all"
+    min_score: float = 0.0,  # an edge needs at least this score, 0 to 6
+    dim: int = 50,  # of GloVe's vectors: 50, 100, 200 or 300
+    seed: int = 0,  # of split="seeded"
+    path: str | Path | None = None,  # the folder of the unpacked hyperlex-data.zip; default: fetched
+    vectors: WordVectors | str | Path | None = None,  # word vectors of your own, or their file
+    quiet: bool = False,  # no progress bars, no lines on what was passed over
+) -> DirectedDataset:  # nodes: id (the word), text, pos
     """HyperLex (Vulic et al., Computational Linguistics 2017): edges from a word to its hypernym.
 
     `graded` holds every scored pair with both words covered, of whatever type, with columns source, target, score,
@@ -175,9 +177,10 @@ def _hyperlex_dataset(table, words, known, split, pos, min_score, seed, report):
                            pool=np.unique(ends[ours]), known=rows[edges["part"] == ""], graded=graded)
 
 # %% ../../nbs/datasets/lexical.ipynb #898415d7
-def graded_correlation(ds: DirectedDataset,   # of `load_hyperlex`
-                       distances: Sequence    # one for each row of `ds.graded`, small where source entails target
-                      ) -> dict[str, float]:  # Spearman's rho by group; nan where a group has fewer than three pairs
+def graded_correlation(
+    ds: DirectedDataset,  # of `load_hyperlex`
+    distances: Sequence,  # one for each row of `ds.graded`, small where source entails target
+) -> dict[str, float]:  # Spearman's rho by group; nan where a group has fewer than three pairs
     """Spearman's rho between graded entailment and the negated distance: all pairs, nouns, verbs, official test splits.
 
     For a trained head, "random test" is unseen with `split="random"` only, and "lexical test" with `split="lexical"`;
@@ -198,8 +201,9 @@ def _rho(scores, values):
     return float(spearmanr(scores, values).statistic) if np.ptp(scores) and np.ptp(values) else 0.0
 
 # %% ../../nbs/datasets/lexical.ipynb #896967f7
-def read_wordnet(path: str | Path # data.noun, also gzip
-                ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]: # synsets, pointers, counts of what was dropped
+def read_wordnet(
+    path: str | Path,  # data.noun, also gzip
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:  # synsets, pointers, counts of what was dropped
     """Synsets (id, lemmas, gloss; in the order of the file) and hypernym pointers among them (source, target: rows of
     synsets; instance: whether it leads from an instance).
 
@@ -207,7 +211,7 @@ def read_wordnet(path: str | Path # data.noun, also gzip
     `ValueError` that names the file and line."""
     synsets, pointers = [], []
     for number, line in enumerate(read_lines(path), 1):
-        if line.startswith("  ") or not line.strip(): # the licence
+        if line.startswith("  ") or not line.strip():  # the licence
             continue
         data, _, gloss = line.partition(" | ")
         try:
@@ -234,7 +238,7 @@ def read_wordnet(path: str | Path # data.noun, also gzip
 
 def _synset(fields):
     "(offset, lemmas, pointers to hypernyms) of one line; raises where a count and its fields do not agree"
-    count = int(fields[3], 16) # in hexadecimal
+    count = int(fields[3], 16)  # in hexadecimal
     start = 5 + 2 * count
     end = start + 4 * int(fields[start - 1])
     if not count or len(fields) < end or fields[2] != "n" or not fields[0].isdigit():
@@ -251,9 +255,10 @@ def _pairs(matrix):
     pairs = np.stack([rows.row, rows.col], 1).astype(np.int64)
     return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
-def transitive_closure(pairs: np.ndarray, # int (m, 2), values below n
-                       n: int             # number of nodes
-                      ) -> tuple[np.ndarray, np.ndarray]: # int64 (k, 2), sorted, no self-pairs; the nodes on cycles
+def transitive_closure(
+    pairs: np.ndarray,  # int (m, 2), values below n
+    n: int,  # number of nodes
+) -> tuple[np.ndarray, np.ndarray]:  # int64 (k, 2), sorted, no self-pairs; the nodes on cycles
     "Every pair of different nodes that a path connects. Ends on cycles, too, and names the nodes on them."
     reach = _matrix(np.asarray(pairs), n)
     while (more := reach + reach @ reach).nnz > reach.nnz:
@@ -262,9 +267,10 @@ def transitive_closure(pairs: np.ndarray, # int (m, 2), values below n
     loops = found[:, 0] == found[:, 1]
     return found[~loops], found[loops, 0]
 
-def basic_pairs(closure: np.ndarray, # int (k, 2): transitive, no self-pairs
-                n: int               # number of nodes
-               ) -> np.ndarray:      # bool (k,)
+def basic_pairs(
+    closure: np.ndarray,  # int (k, 2): transitive, no self-pairs
+    n: int,  # number of nodes
+) -> np.ndarray:  # bool (k,)
     """Which pairs of a transitive relation no chain of others implies: its transitive reduction.
 
     On a cycle no pair is basic, since each goes round by another; leave cycles out first."""
@@ -273,12 +279,13 @@ def basic_pairs(closure: np.ndarray, # int (k, 2): transitive, no self-pairs
     return np.isin(closure[:, 0] * n + closure[:, 1], basic[:, 0] * n + basic[:, 1])
 
 # %% ../../nbs/datasets/lexical.ipynb #de788486
-def split_cones(closure: np.ndarray,   # int (k, 2): transitive, no self-pairs
-                n: int,                # number of nodes
-                non_basic: float = 0.0, # share of the non-basic pairs in training, 0 to 0.9
-                seed: int = 0,         # of the draw
-                basic: np.ndarray | None = None # bool (k,); default: the transitive reduction
-               ) -> tuple[dict[str, np.ndarray], np.ndarray]: # (., 2) for "train", "valid", "test"; those of no part
+def split_cones(
+    closure: np.ndarray,  # int (k, 2): transitive, no self-pairs
+    n: int,  # number of nodes
+    non_basic: float = 0.0,  # share of the non-basic pairs in training, 0 to 0.9
+    seed: int = 0,  # of the draw
+    basic: np.ndarray | None = None,  # bool (k,); default: the transitive reduction
+) -> tuple[dict[str, np.ndarray], np.ndarray]:  # (., 2) for "train", "valid", "test"; those of no part
     "All basic pairs in training, 5 % of the others in valid and in test, and a share of them in training."
     if not 0 <= non_basic <= 0.9:
         raise ValueError(f"non_basic = {non_basic}, expected a share from 0 to 0.9: 5 % each are valid and test")
@@ -305,7 +312,7 @@ def _depths(pairs, n):
     return depth
 
 @lru_cache(maxsize=1)
-def _read_once(path, changed): # once for all the seeds of a study
+def _read_once(path, changed):  # once for all the seeds of a study
     synsets, pointers, dropped = read_wordnet(path)
     return synsets.assign(depth=_depths(pointers[["source", "target"]].to_numpy(), len(synsets))), pointers, dropped
 
@@ -326,16 +333,17 @@ def _glove_once(path, changed, dim, quiet):
     return known.source, *_synset_vectors(synsets, known)
 
 # %% ../../nbs/datasets/lexical.ipynb #4b5ca4e4
-def load_wordnet(instances: bool = False, # with instance hypernyms: Einstein is a physicist
-                 closure: bool = False,   # with every pair that a path of pointers connects
-                 split: str = "edge",     # "edge", "node", or "cones": the protocol of entailment cones on the closure
-                 non_basic: float | None = None, # of split="cones": share of the non-basic pairs in training; default 0
-                 dim: int = 50,           # of GloVe's vectors: 50, 100, 200 or 300
-                 seed: int = 0,           # of the split
-                 path: str | Path | None = None, # a data.noun of your own; default: WordNet 3.0's
-                 vectors: WordVectors | str | Path | None = None, # word vectors of your own, or their file
-                 quiet: bool = False      # no progress bars, no lines on what was passed over
-                ) -> DirectedDataset:     # nodes: id (offset), text, lemma (whose vector it is), gloss, depth
+def load_wordnet(
+    instances: bool = False,  # with instance hypernyms: Einstein is a physicist
+    closure: bool = False,  # with every pair that a path of pointers connects
+    split: str = "edge",  # "edge", "node", or "cones": the protocol of entailment cones on the closure
+    non_basic: float | None = None,  # of split="cones": share of the non-basic pairs in training; default 0
+    dim: int = 50,  # of GloVe's vectors: 50, 100, 200 or 300
+    seed: int = 0,  # of the split
+    path: str | Path | None = None,  # a data.noun of your own; default: WordNet 3.0's
+    vectors: WordVectors | str | Path | None = None,  # word vectors of your own, or their file
+    quiet: bool = False,  # no progress bars, no lines on what was passed over
+) -> DirectedDataset:  # nodes: id (offset), text, lemma (whose vector it is), gloss, depth
     """WordNet 3.0's nouns: edges from a synset to its hypernyms.
 
     Cycles are reported and do no harm. Raises `ValueError` for an option that there is not, or a file in another
@@ -389,7 +397,7 @@ def _wordnet_dataset(synsets, features, pairs, direct, cyclic, closure, split, n
     rows, n = number[pairs[within]], int(keep.sum())
     if split == "cones":
         basic = basic_pairs(rows, n)
-        if len(cyclic): # on a cycle every pair has a detour: there, the pointers themselves are basic
+        if len(cyclic):  # on a cycle every pair has a detour: there, the pointers themselves are basic
             own = number[direct[keep[direct].all(1)]]
             basic |= np.isin(rows[:, 0] * n + rows[:, 1], own[:, 0] * n + own[:, 1])
         parts, rest = split_cones(rows, n, non_basic or 0.0, seed, basic)

@@ -29,13 +29,14 @@ from .sources import FetchError, cache_dir, sha256
 from ..common import write_whole
 
 # %% ../../nbs/datasets/ogb_files.ipynb #39ab6f43
-_rebuild = np.empty(0).__reduce__()[0] # NumPy's own, under its name in NumPy 1 and in NumPy 2
+_rebuild = np.empty(0).__reduce__()[0]  # NumPy's own, under its name in NumPy 1 and in NumPy 2
 _PLAIN = [(_rebuild, "numpy.core.multiarray._reconstruct"), (_rebuild, "numpy._core.multiarray._reconstruct"),
           np.ndarray, np.dtype, *(type(np.dtype(t)) for t in ("int64", "int32"))]
 
-def read_arrays(path: str | Path,   # a file of `torch.save`
-                keys: Sequence[str] # of a dictionary of integer arrays or tensors
-               ) -> list[np.ndarray]: # one for each key: (m,), and (m, k) for "target_node_neg"
+def read_arrays(
+    path: str | Path,  # a file of `torch.save`
+    keys: Sequence[str],  # of a dictionary of integer arrays or tensors
+) -> list[np.ndarray]:  # one for each key: (m,), and (m, k) for "target_node_neg"
     """Integer arrays out of a file that PyTorch has pickled, without running code.
 
     Raises `ValueError` that names the file where it is cut off, or holds anything but plain arrays."""
@@ -114,7 +115,8 @@ def _unpack(archive, root):
                 raise ValueError(f"{archive} holds no {file}; it holds {', '.join(z.namelist()[:5])}")
             (folder/file).parent.mkdir(parents=True, exist_ok=True)
             def copied(part, name=inside[0]):
-                with z.open(name) as src, open(part, "wb") as dst: shutil.copyfileobj(src, dst, 1 << 20)
+                with z.open(name) as src, open(part, "wb") as dst:
+                    shutil.copyfileobj(src, dst, 1 << 20)
             write_whole(folder/file, copied)
     return folder
 
@@ -135,9 +137,10 @@ def _ogb_folder(root):
                      "unpacked into")
 
 # %% ../../nbs/datasets/ogb_files.ipynb #882f70c3
-def prepare_ogb(root: str | Path,   # as for ogb: the folder that holds ogbl_citation2/; or the official zip
-                quiet: bool = False # no progress bar
-               ) -> Path:           # folder in the cache
+def prepare_ogb(
+    root: str | Path,  # as for ogb: the folder that holds ogbl_citation2/; or the official zip
+    quiet: bool = False,  # no progress bar
+) -> Path:  # folder in the cache
     """The files of OGBL-Citation2 as arrays: features, year, train, valid, test, and the negatives of the latter two.
 
     Made at the first call, and anew when a raw file has changed. Raises `FetchError` that says how to get the
@@ -162,7 +165,8 @@ def prepare_ogb(root: str | Path,   # as for ogb: the folder that holds ogbl_cit
 def _degrees(rng, most, late, citations):
     "How many references each paper has: `citations` in all, skewed, at most `most`, at least 3 of a late paper"
     weight, least = rng.lognormal(0, 0.7, len(most)), np.where(late, np.minimum(3, most), 0)
-    def count(scale): return np.clip((scale * weight).astype(np.int64), least, most)
+    def count(scale):
+        return np.clip((scale * weight).astype(np.int64), least, most)
     low, high = 0.0, 200.0 * citations / len(most)
     if count(high).sum() < citations or least[late].min() < 3:
         raise ValueError(f"{len(most):,} papers are too few for {citations:,} citations, 3 or more by each of the last "
@@ -179,12 +183,12 @@ def _citations(rng, field, citations, late, block=100_000):
     "Source and target of all citations, sources ascending, and how many each paper has"
     n = len(field)
     cited = field - field % 4 + (field + 1) % 4
-    members = np.argsort(field, kind="stable") # field after field, the oldest first
+    members = np.argsort(field, kind="stable")  # field after field, the oldest first
     keys = field[members] * n + members
-    end = np.searchsorted(keys, cited * n + np.arange(n)) # behind the newest that is older
+    end = np.searchsorted(keys, cited * n + np.arange(n))  # behind the newest that is older
     span = (end - np.searchsorted(keys, cited * n)) // 2
     degree = _degrees(rng, np.minimum(span, 200), late, citations)
-    step = span // np.maximum(degree, 1) # one reference in each of `degree` stretches: none twice
+    step = span // np.maximum(degree, 1)  # one reference in each of `degree` stretches: none twice
     source, target, done = np.empty(citations, np.int64), np.empty(citations, np.int64), 0
     for first in range(0, n, block):
         d = degree[first:first + block]
@@ -229,16 +233,17 @@ def _write_numbers(path, blocks, total, quiet):
             bar.update(len(some))
 
 # %% ../../nbs/datasets/ogb_files.ipynb #895f4a2a
-def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in it
-                        papers: int = 2_927_963,
-                        citations: int = 30_561_187, # in all three parts
-                        held: int = 86_596,       # papers, the newest ones, with a reference in valid and one in test
-                        negatives: int = 1000,    # for each of these references
-                        dim: int = 128,
-                        noise: float = 1.5,       # standard deviation in each coordinate; that of a field's centre is 1
-                        seed: int = 0,            # the same files for the same one
-                        quiet: bool = False       # no progress bar
-                       ) -> Path:                 # the folder: pass `root` to `load_ogb`
+def write_synthetic_ogb(
+    root: str | Path,  # `ogbl_citation2` is made in it
+    papers: int = 2_927_963,
+    citations: int = 30_561_187,  # in all three parts
+    held: int = 86_596,  # papers, the newest ones, with a reference in valid and one in test
+    negatives: int = 1000,  # for each of these references
+    dim: int = 128,
+    noise: float = 1.5,  # standard deviation in each coordinate; that of a field's centre is 1
+    seed: int = 0,  # the same files for the same one
+    quiet: bool = False,  # no progress bar
+) -> Path:  # the folder: pass `root` to `load_ogb`
     """Write a made-up citation benchmark, by default of the size of OGBL-Citation2, in exactly its layout.
 
     Vectors are written in blocks; the citations are held in memory, and so are the negatives of one part, which the
@@ -254,7 +259,7 @@ def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in 
     source, target, degree = _citations(rng, field, citations, late)
     first, d = (np.cumsum(degree) - degree)[late], degree[late]
     valid = (rng.random(held) * d).astype(np.int64)
-    test = (valid + 1 + (rng.random(held) * (d - 1)).astype(np.int64)) % d # another one
+    test = (valid + 1 + (rng.random(held) * (d - 1)).astype(np.int64)) % d  # another one
     parts = dict(train=np.delete(np.arange(citations), np.r_[first + valid, first + test]),
                  valid=first + valid, test=first + test)
     Path(root).mkdir(parents=True, exist_ok=True)
@@ -265,7 +270,7 @@ def write_synthetic_ogb(root: str | Path,         # `ogbl_citation2` is made in 
         for name, table in {"num-node-list": [[papers]], "num-edge-list": [[len(parts["train"])]],
                             "node_year": year[:, None]}.items():
             pd.DataFrame(table).to_csv(part/"raw"/f"{name}.csv.gz", header=False, index=False,
-                                       compression=dict(method="gzip", mtime=0)) # equal files from equal seeds
+                                       compression=dict(method="gzip", mtime=0))  # equal files from equal seeds
         known = np.sort(source[first[0]:] * papers + target[first[0]:])
         for name, rows in parts.items():
             arrays = dict(source_node=source[rows], target_node=target[rows])

@@ -23,10 +23,10 @@ from .catalogue import SOURCES, Place, RawFile, Source
 from .sources import fetch, sha256
 
 # %% ../../nbs/datasets/ontology.ipynb #9fa800a6
-def _unescape(text): # OBO escapes quotes, commas, colons and the like with a backslash
+def _unescape(text):  # OBO escapes quotes, commas, colons and the like with a backslash
     return re.sub(r"\\(.)", lambda m: {"n": "\n", "t": "\t", "W": " "}.get(m[1], m[1]), text)
 
-def _definition(term): # the quoted part of `def: "..." [references]`
+def _definition(term):  # the quoted part of `def: "..." [references]`
     quoted = re.match(r'"((?:[^"\\]|\\.)*)"', term.get("def", ""))
     return _unescape(quoted[1]).strip() if quoted else ""
 
@@ -45,7 +45,7 @@ def _resolver(stanzas, live):
         if term.get("is_obsolete") != "true":
             return None, "target without a name"
         new, seen = target, set()
-        while new not in live: # what replaced it may have been replaced since
+        while new not in live:  # what replaced it may have been replaced since
             seen.add(new)
             new = alt.get(new) or next(iter(stanzas.get(new, {}).get("replaced_by", ())), None)
             if new is None or new in seen:
@@ -54,9 +54,10 @@ def _resolver(stanzas, live):
     return resolve
 
 # %% ../../nbs/datasets/ontology.ipynb #238d5deb
-def read_obo(path: str | Path,                                      # an .obo file, also .obo.gz
-             relations: Sequence[str] = ("is_a", "part_of")         # which relations to read
-            ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]: # terms, edges, counts of what was done
+def read_obo(
+    path: str | Path,  # an .obo file, also .obo.gz
+    relations: Sequence[str] = ("is_a", "part_of"),  # which relations to read
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:  # terms, edges, counts of what was done
     """Live terms (id, name, definition, namespace; sorted by id), edges between them (source, target, relation), and
     counts of what was resolved and dropped.
 
@@ -70,7 +71,7 @@ def read_obo(path: str | Path,                                      # an .obo fi
             if isinstance(e, UnicodeDecodeError):
                 raise
             raise ValueError(f"{path} is not valid OBO: {' '.join(str(e).split())}") from None
-    stanzas = {i: t for i, t in graph.nodes(data=True) if t or graph.out_degree(i)} # the rest are only pointed at
+    stanzas = {i: t for i, t in graph.nodes(data=True) if t or graph.out_degree(i)}  # the rest are only pointed at
     current = {i: t for i, t in stanzas.items() if t.get("is_obsolete") != "true"}
     live = {i: t for i, t in sorted(current.items()) if (t.get("name") or "").strip()}
     if not live:
@@ -123,18 +124,19 @@ def _file_of(source, quiet):
     return found/source.files[0].name if source.folder else found
 
 @lru_cache(maxsize=1)
-def _read_ontology(path, changed, relations): # once for all the seeds of a study
+def _read_ontology(path, changed, relations):  # once for all the seeds of a study
     return read_obo(path, relations)
 
-def load_go(namespace: str = "cellular_component", # one of `NAMESPACES`, or "all"
-            relations: Sequence[str] = ("is_a", "part_of"), # what counts as an edge
-            seed: int = 0,                         # of the split
-            split: str = "edge",                   # "edge": 80 % train, 10 % valid, 10 % test; or "node"
-            encoder: str | Callable = "all-minilm-l6-v2", # for `encode_texts`
-            release: str = GO_RELEASE,             # another one, by its date
-            path: str | Path | None = None,        # an OBO file of your own, instead of a release
-            quiet: bool = False                    # no progress bars, no lines on the cache
-           ) -> DirectedDataset:                   # nodes: id, name, definition, text
+def load_go(
+    namespace: str = "cellular_component",  # one of `NAMESPACES`, or "all"
+    relations: Sequence[str] = ("is_a", "part_of"),  # what counts as an edge
+    seed: int = 0,  # of the split
+    split: str = "edge",  # "edge": 80 % train, 10 % valid, 10 % test; or "node"
+    encoder: str | Callable = "all-minilm-l6-v2",  # for `encode_texts`
+    release: str = GO_RELEASE,  # another one, by its date
+    path: str | Path | None = None,  # an OBO file of your own, instead of a release
+    quiet: bool = False,  # no progress bars, no lines on the cache
+) -> DirectedDataset:  # nodes: id, name, definition, text
     """The Gene Ontology: edges from a term to its parents; nodes in the order of their ids.
 
     Raises `ValueError` for a namespace, relation, release or split that there is not, and what `fetch` and

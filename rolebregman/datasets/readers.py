@@ -21,7 +21,7 @@ from .word_vectors import mean_vectors, phrase_rows, read_word_vectors, spelling
 
 # %% ../../nbs/datasets/readers.ipynb #130e80d7
 @contextmanager
-def faults_named(path: str | Path): # of the file that is read
+def faults_named(path: str | Path):  # of the file that is read
     "Within `with`: a fault of a damaged, cut off or not UTF-8 file becomes a `ValueError` that names the file."
     try:
         yield
@@ -37,7 +37,7 @@ def _read_parquet(path):
         table = pd.read_parquet(path)
     except ImportError:
         raise ImportError(f"{path}: to read Parquet, pip install rolebregman[parquet]") from None
-    except (ValueError, OSError) as e: # pyarrow's own errors are of these kinds
+    except (ValueError, OSError) as e:  # pyarrow's own errors are of these kinds
         raise ValueError(f"{path} is damaged, cut off or no Parquet file ({str(e).splitlines()[0][:120]}); "
                          "get it again") from None
     if not len(table):
@@ -56,8 +56,9 @@ def _kind(path):
     return Path(path).name.lower().removesuffix(".gz").rpartition(".")[2]
 
 
-def read_table(path: str | Path # .csv, .tsv, .tab or .parquet, text also as .gz
-              ) -> pd.DataFrame: # every field of a text file as text
+def read_table(
+    path: str | Path,  # .csv, .tsv, .tab or .parquet, text also as .gz
+) -> pd.DataFrame:  # every field of a text file as text
     "A table from a file. Raises `ValueError` that names the file where it is empty, damaged, ragged or not UTF-8."
     path, kind = Path(path), _kind(path)
     if not path.is_file():
@@ -69,8 +70,8 @@ def read_table(path: str | Path # .csv, .tsv, .tab or .parquet, text also as .gz
     with faults_named(path):
         try:
             how = dict(sep="," if kind == "csv" else "\t", dtype=str, keep_default_na=False, encoding="utf-8-sig",
-                       quoting=csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_NONE) # TSV has no quotes
-            header = pd.read_csv(path, header=None, nrows=1, **how).iloc[0] # below, pandas makes "a.1" of a second "a"
+                       quoting=csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_NONE)  # TSV has no quotes
+            header = pd.read_csv(path, header=None, nrows=1, **how).iloc[0]  # below, pandas makes "a.1" of a second "a"
             table = pd.read_csv(path, **how)
         except (pd.errors.EmptyDataError, pd.errors.ParserError) as e:
             raise ValueError(f"{path}: {' '.join(str(e).split())}") from None
@@ -78,7 +79,7 @@ def read_table(path: str | Path # .csv, .tsv, .tab or .parquet, text also as .gz
         raise ValueError(f"{path} has two columns {twice.iloc[0]!r}: its header is {list(header)}; rename one")
     if not len(table):
         raise ValueError(f"{path} has 0 rows below its header {list(table.columns)}")
-    if not isinstance(table.index, pd.RangeIndex): # pandas makes an index of what stands left of the header
+    if not isinstance(table.index, pd.RangeIndex):  # pandas makes an index of what stands left of the header
         raise ValueError(f"{path}: its rows have more fields than its header {list(table.columns)}; name every column")
     return table
 
@@ -108,12 +109,13 @@ def _as_ids(column):
     return column.astype(object).where(column.notna(), "").map(str).str.strip()
 
 # %% ../../nbs/datasets/readers.ipynb #5fdcf52c
-def read_pairs(pairs: str | Path | pd.DataFrame, # a file for `read_table`, or a DataFrame
-               source: str | None = None,        # column of the sources; guessed by default
-               target: str | None = None,        # column of the targets; guessed by default
-               label: str | None = None,         # column that says which rows hold; default: "label", if any
-               min_label: float | None = None    # a row holds from this value on; needed unless labels are 0 and 1
-              ) -> tuple[pd.DataFrame, dict, dict[str, int]]: # pairs, what was read, what was dropped
+def read_pairs(
+    pairs: str | Path | pd.DataFrame,  # a file for `read_table`, or a DataFrame
+    source: str | None = None,  # column of the sources; guessed by default
+    target: str | None = None,  # column of the targets; guessed by default
+    label: str | None = None,  # column that says which rows hold; default: "label", if any
+    min_label: float | None = None,  # a row holds from this value on; needed unless labels are 0 and 1
+) -> tuple[pd.DataFrame, dict, dict[str, int]]:  # pairs, what was read, what was dropped
     """Unique pairs (source, target, row: position in the table from 0) of ids as text, with counts.
 
     Raises `ValueError` that names the row of an empty field, an unreadable label, or a pair that holds in one row and
@@ -134,7 +136,7 @@ def read_pairs(pairs: str | Path | pd.DataFrame, # a file for `read_table`, or a
                              f"{empty.sum():,} such; fill it in or drop the row")
     read = {"rows": len(table), "source column": source, "target column": target}
     dropped, unused = {}, [c for c in table.columns if c not in (source, target, label, "label")]
-    if unused: # a column of strengths, for instance, whose name was not given
+    if unused:  # a column of strengths, for instance, whose name was not given
         read["columns not used"] = ", ".join(map(str, unused))
     if label is None and "label" in table.columns:
         label = "label"
@@ -182,11 +184,12 @@ def _check_consistent(found, holds, where):
                          f"does not in row {no} (the first is 0), {both.sum():,} such rows; drop one of them")
 
 # %% ../../nbs/datasets/readers.ipynb #87247834
-def read_scores(pairs: str | Path | pd.DataFrame, # as in `read_pairs`, and so are the other arguments
-                source: str | None = None,        # column of the sources
-                target: str | None = None,        # column of the targets
-                label: str = "label"              # column of the scores
-               ) -> pd.DataFrame:                 # source, target, score, row
+def read_scores(
+    pairs: str | Path | pd.DataFrame,  # as in `read_pairs`, and so are the other arguments
+    source: str | None = None,  # column of the sources
+    target: str | None = None,  # column of the targets
+    label: str = "label",  # column of the scores
+) -> pd.DataFrame:  # source, target, score, row
     "The score of every pair, whether it holds or not. Self-pairs are left out; of a repeated pair the first is taken."
     where = "pairs" if isinstance(pairs, pd.DataFrame) else str(pairs)
     table = (pairs if isinstance(pairs, pd.DataFrame) else read_table(pairs)).reset_index(drop=True)
@@ -196,10 +199,11 @@ def read_scores(pairs: str | Path | pd.DataFrame, # as in `read_pairs`, and so a
     return found[found["source"] != found["target"]].drop_duplicates(["source", "target"], ignore_index=True)
 
 # %% ../../nbs/datasets/readers.ipynb #1c5dd9e0
-def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .npz, .parquet, .csv, .tsv, or word vectors
-                 wanted: Sequence[str] = (), # ids to look up in a file of word vectors
-                 id_column: str | None = None # of a table, for the ids; default: "id", a column of text, the index
-                ) -> tuple[np.ndarray, list[str] | None]: # (n, d) and the n ids where it brings them
+def read_vectors(
+    embeddings,  # array, tensor, DataFrame; .npy, .npz, .parquet, .csv, .tsv, or word vectors
+    wanted: Sequence[str] = (),  # ids to look up in a file of word vectors
+    id_column: str | None = None,  # of a table, for the ids; default: "id", a column of text, the index
+) -> tuple[np.ndarray, list[str] | None]:  # (n, d) and the n ids where it brings them
     """Vectors and, where they come with them, ids. Of word vectors only the wanted ones that are covered are returned.
 
     Raises `ValueError` that names the file, and the row where one is to blame, where it is damaged or holds anything
@@ -214,7 +218,7 @@ def read_vectors(embeddings,               # array, tensor, DataFrame; .npy, .np
     if kind is None:
         if isinstance(embeddings, Mapping):
             raise TypeError("embeddings is a mapping; pass its values as an array, and its keys as ids=")
-        if hasattr(embeddings, "detach"): # a tensor of any float type, NumPy knows no bfloat16
+        if hasattr(embeddings, "detach"):  # a tensor of any float type, NumPy knows no bfloat16
             embeddings = embeddings.detach().cpu()
             embeddings = embeddings.float() if embeddings.is_floating_point() else embeddings
         vectors = np.asanyarray(embeddings)
@@ -265,7 +269,7 @@ def _id_column_of(path, table, numbers):
     if named := [c for c in table if c.lower() == "id"]: return named[0]
     first, rest = table.columns[0], numbers.columns[1:]
     if words := [c for c in table if numbers[c].isna().all()]: return words[0]
-    if numbers[first].isna().mean() > 0.5: return first # words, some of which look like numbers
+    if numbers[first].isna().mean() > 0.5: return first  # words, some of which look like numbers
     whole = [c for c in table if (numbers[c] % 1 == 0).all() and (table[c].str.match("0[0-9]").any() or c == first)]
     if whole and not (numbers[rest] % 1 == 0).all(axis=None):
         raise ValueError(f"{path}: is column {whole[0]!r} a coordinate, or the ids? It holds whole numbers. Pass "
@@ -278,13 +282,14 @@ def _numbers_of_text(path, id_column):
     if id_column is not None and id_column not in table:
         raise ValueError(f"{path} has no column {id_column!r} (id_column=); its columns are {list(table)[:9]}")
     named = pd.to_numeric(table.columns.to_series().iloc[1:], errors="coerce").dropna()
-    if len(named) and list(named) != list(range(len(named))): # pandas counts columns that have no name
+    if len(named) and list(named) != list(range(len(named))):  # pandas counts columns that have no name
         raise ValueError(f"{path}: its first line is {list(table)[:4]}, expected the names of the columns: add a line "
                          "as id,x0,x1,... before it")
     counted = table.index.astype(str)
     table = table[[c for c in table if not (c.startswith("Unnamed:") and (table[c] == counted).all())]]
     numbers = table.apply(pd.to_numeric, errors="coerce")
-    if id_column is None and table.shape[1]: id_column = _id_column_of(path, table, numbers)
+    if id_column is None and table.shape[1]:
+        id_column = _id_column_of(path, table, numbers)
     words = [c for c in table if numbers[c].isna().all() and id_column is not None]
     numbers = numbers.drop(columns={*words, id_column} - {None})
     if not numbers.shape[1]:
@@ -296,7 +301,8 @@ def _numbers_of_text(path, id_column):
         raise ValueError(f"{path}, row {row} (the first is 0): column {name!r} holds {table[name].iloc[row]!r}, "
                          "expected a number; a column of ids is named with id_column=")
     if id_column is None: return numbers
-    with np.errstate(over="ignore"): return numbers.astype("float32").assign(id=table[id_column])
+    with np.errstate(over="ignore"):
+        return numbers.astype("float32").assign(id=table[id_column])
 
 
 def _vectors_of_frame(frame, where, id_column=None):
@@ -313,7 +319,7 @@ def _vectors_of_frame(frame, where, id_column=None):
         raise ValueError(f"{where}: columns {list(frame.columns)[:9]}, expected vectors as columns of numbers or as "
                          "one column of lists, and their ids in a column 'id' or in the index")
     whole = [c for c in numbers if pd.api.types.is_integer_dtype(frame[c]) and frame[c].is_unique]
-    if not names and len(whole) == 1 and len(numbers) > 1 and len(frame) > 1: # among fractions, or among repetitions
+    if not names and len(whole) == 1 and len(numbers) > 1 and len(frame) > 1:  # among fractions, or among repetitions
         raise ValueError(f"{where}: is column {whole[0]!r} a coordinate, or the ids? It holds whole numbers, each once."
                          f" Pass id_column={whole[0]!r}, or make it float if it is a coordinate")
     ids = _as_ids(frame[names[0]]) if names else _as_ids(frame.index.to_series())
@@ -329,8 +335,9 @@ def _vectors_of_frame(frame, where, id_column=None):
     return np.array(frame[lists[0]].tolist(), dtype=np.float32), list(ids)
 
 # %% ../../nbs/datasets/readers.ipynb #f527781a
-def read_texts(texts                # id -> text: a mapping or Series, or a table (or its file) with columns id and text
-              ) -> pd.Series | None: # text by id; None for None
+def read_texts(
+    texts,  # id -> text: a mapping or Series, or a table (or its file) with columns id and text
+) -> pd.Series | None:  # text by id; None for None
     "The texts of nodes by id. Raises `ValueError` where the columns are missing or an id stands twice."
     if texts is None:
         return None

@@ -37,9 +37,10 @@ SUPERSEDED = {"ogbl-citation": "it was withdrawn by OGB in December 2020 because
                                "validation and test parts; results on it do not compare. Use 'ogbl-citation2'"}
 
 # %% ../../nbs/04_datasets.ipynb #79d7c79b
-def load_dataset(name: str = "go", # one of `LOADERS`
-                 **options         # of its loader, e.g. namespace= and seed=
-                ) -> DirectedDataset:
+def load_dataset(
+    name: str = "go",  # one of `LOADERS`
+    **options,  # of its loader, e.g. namespace= and seed=
+) -> DirectedDataset:
     """Load a dataset by name.
 
     Raises `ValueError` that lists what there is for a name or an option that is not known, `FetchError` that says what
@@ -61,24 +62,25 @@ def _meant(word, known):
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 # %% ../../nbs/04_datasets.ipynb #67036276
-def from_pairs(pairs: str | Path | pd.DataFrame, # CSV, TSV or Parquet file, or DataFrame; one pair a row
-               embeddings=None,               # for `read_vectors`: an array, table or file; default: encode texts
-               source: str | None = None,     # column of the sources; guessed from usual names by default
-               target: str | None = None,     # column of the targets; likewise
-               label: str | None = None,      # column that says which pairs hold; default: "label", if any
-               min_label: float | None = None, # labels are strengths, and a pair holds from this one on
-               ids: Sequence | None = None,   # the n ids of the rows of `embeddings`; default: row numbers, from 0
-               id_column: str | None = None,  # of a table of vectors; default: "id", a column of text, or the index
-               texts=None,                    # id -> text: a mapping, or a table (or its file) with columns id and text
-               encoder: str | Callable = "all-minilm-l6-v2", # for `encode_texts`, where there are no embeddings
-               missing: str = "raise",        # "drop": leave out pairs of ids without vector or text, and count them
-               pool: str | Sequence | None = None, # candidate targets: "targets" of any pair, or ids; default: all
-               split: str = "edge",           # or "node": no node of one part has a pair in another
-               seed: int = 0,                 # of the split
-               fractions: tuple = (0.8, 0.1, 0.1), # train, valid, test
-               name: str = "pairs",           # of the dataset
-               quiet: bool = False            # no progress bar
-              ) -> DirectedDataset:           # nodes: id, and text where there is one
+def from_pairs(
+    pairs: str | Path | pd.DataFrame,  # CSV, TSV or Parquet file, or DataFrame; one pair a row
+    embeddings=None,  # for `read_vectors`: an array, table or file; default: encode texts
+    source: str | None = None,  # column of the sources; guessed from usual names by default
+    target: str | None = None,  # column of the targets; likewise
+    label: str | None = None,  # column that says which pairs hold; default: "label", if any
+    min_label: float | None = None,  # labels are strengths, and a pair holds from this one on
+    ids: Sequence | None = None,  # the n ids of the rows of `embeddings`; default: row numbers, from 0
+    id_column: str | None = None,  # of a table of vectors; default: "id", a column of text, or the index
+    texts=None,  # id -> text: a mapping, or a table (or its file) with columns id and text
+    encoder: str | Callable = "all-minilm-l6-v2",  # for `encode_texts`, where there are no embeddings
+    missing: str = "raise",  # "drop": leave out pairs of ids without vector or text, and count them
+    pool: str | Sequence | None = None,  # candidate targets: "targets" of any pair, or ids; default: all
+    split: str = "edge",  # or "node": no node of one part has a pair in another
+    seed: int = 0,  # of the split
+    fractions: tuple = (0.8, 0.1, 0.1),  # train, valid, test
+    name: str = "pairs",  # of the dataset
+    quiet: bool = False,  # no progress bar
+) -> DirectedDataset:  # nodes: id, and text where there is one
     """A dataset from the user's own pairs: `from_pairs("pairs.csv", embeddings="vectors.npy", ids=ids)`.
 
     Repeated pairs are kept once, self-pairs dropped; `report` counts both and says which columns were taken. The split
@@ -221,9 +223,10 @@ def _options(words):
     return {k: value(v) for k, _, v in (o.partition("=") for o in words)}
 
 # %% ../../nbs/04_datasets.ipynb #86901bd2
-def describe(ds: DirectedDataset,         # the dataset
-             spec: str | None = None # the name to show; default: its own
-            ) -> dict:
+def describe(
+    ds: DirectedDataset,  # the dataset
+    spec: str | None = None,  # the name to show; default: its own
+) -> dict:
     "What the listing shows of a dataset: sizes, dimension, source, licence, what was dropped and why."
     dropped = {}
     for key in ("dropped", "dropped or changed"):
@@ -235,22 +238,23 @@ def describe(ds: DirectedDataset,         # the dataset
 def _measure(spec):
     "Load and describe a dataset in this process, and print it as one line of JSON"
     try:
-        import resource # not on Windows
+        import resource  # not on Windows
     except ImportError:
         resource = None
     name, options = _parse(spec)
     start = time.perf_counter()
     found = describe(load_dataset(name, **options), spec)
     found["seconds"] = round(time.perf_counter() - start, 1)
-    if resource is not None: # kilobytes, but bytes on macOS
+    if resource is not None:  # kilobytes, but bytes on macOS
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         found["peak MB"] = round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
     print("\n" + json.dumps(found))
 
 # %% ../../nbs/04_datasets.ipynb #26ec896c
-def list_datasets(specs: Sequence[str] = LISTED, # a name each, with options as `key=value`
-                  quiet: bool = False            # do not say which one is being loaded
-                 ) -> pd.DataFrame:              # one row a dataset; where it cannot be loaded, `problem` says why
+def list_datasets(
+    specs: Sequence[str] = LISTED,  # a name each, with options as `key=value`
+    quiet: bool = False,  # do not say which one is being loaded
+) -> pd.DataFrame:  # one row a dataset; where it cannot be loaded, `problem` says why
     "Load each dataset in a process of its own and describe it, with the seconds and peak memory that took."
     rows = []
     for spec in specs:
@@ -270,12 +274,13 @@ def _last_words(text):
     starts = [i for i, line in enumerate(lines) if line[:1].strip() and line.split(":")[0].split(".")[-1].isidentifier()
               and line.split(":")[0].endswith(("Error", "Exception", "Interrupt"))]
     message = "\n".join(lines[starts[-1]:] if starts else lines[-1:]).split(": ", 1)[-1]
-    first, _, todo = message.partition("What you can do:\n") # of a `FetchError`, without the places that were tried
+    first, _, todo = message.partition("What you can do:\n")  # of a `FetchError`, without the places that were tried
     return first.splitlines()[0] + "\n" + todo if todo else message
 
 # %% ../../nbs/04_datasets.ipynb #2003dcb3
-def show_listing(table: pd.DataFrame # of `list_datasets`
-                ) -> str:
+def show_listing(
+    table: pd.DataFrame,  # of `list_datasets`
+) -> str:
     "The listing as text: a line of numbers for each dataset, and below it where it comes from and what was dropped."
     columns = ["nodes", *PARTS, "dim", "seconds", "peak MB"]
     width = max(len(str(d)) for d in table["dataset"])
@@ -299,5 +304,5 @@ def main():
     "Print the listing of the datasets named on the command line, or of all."
     print(show_listing(list_datasets(sys.argv[1:] or LISTED)))
 
-if __name__ == "__main__" and "__file__" in globals(): # as a program, not in a notebook
+if __name__ == "__main__" and "__file__" in globals():  # as a program, not in a notebook
     main()

@@ -82,13 +82,14 @@ def _sentences(path, column):
     return column
 
 # %% ../../nbs/datasets/sentences.ipynb #a03e4b17
-SICK_RELEASE = dict(train="SICK_train.txt", valid="SICK_trial.txt", test="SICK_test_annotated.txt") # SemEval-2014
+SICK_RELEASE = dict(train="SICK_train.txt", valid="SICK_trial.txt", test="SICK_test_annotated.txt")  # SemEval-2014
 _PARTS = dict(TRAIN="train", TRIAL="valid", TEST="test")
 _WORDS = ("entails", "neutral", "contradicts")
 
-def read_sick(path: str | Path,        # SICK.txt, its zip, or a folder with it or with the three SemEval-2014 files
-              limit: int | None = None # only so many rows of each file
-             ) -> pd.DataFrame:        # columns a, b (sentences), ab, ba (labels), split
+def read_sick(
+    path: str | Path,  # SICK.txt, its zip, or a folder with it or with the three SemEval-2014 files
+    limit: int | None = None,  # only so many rows of each file
+) -> pd.DataFrame:  # columns a, b (sentences), ab, ba (labels), split
     """The pairs of SICK: labels are entails, neutral or contradicts, and `ba` is unknown in the SemEval-2014 files.
 
     Raises `ValueError` that names file and line for a missing column or field, an unknown label, an empty sentence."""
@@ -152,13 +153,14 @@ def _from_sentences(name, texts, found, report, seed, encoder, quiet, known=(), 
     return DirectedDataset(name, features, nodes, edges, report, seed, pool, known).check_negatives()
 
 # %% ../../nbs/datasets/sentences.ipynb #ccec1726
-def load_sick(path: str | Path | None = None, # for `read_sick`; by default fetched
-              seed: int = 0,                 # of the negatives, and of a split that is not official
-              split: str = "official",       # SemEval-2014's parts; or "edge" or "node": 80 %, 10 %, 10 % by seed
-              encoder: str | Callable = "all-minilm-l6-v2", # for `encode_texts`
-              limit: int | None = None,      # only so many rows, for a quick look
-              quiet: bool = False            # no progress bars, no lines on the cache
-             ) -> DirectedDataset:           # nodes: id and text, both the sentence
+def load_sick(
+    path: str | Path | None = None,  # for `read_sick`; by default fetched
+    seed: int = 0,  # of the negatives, and of a split that is not official
+    split: str = "official",  # SemEval-2014's parts; or "edge" or "node": 80 %, 10 %, 10 % by seed
+    encoder: str | Callable = "all-minilm-l6-v2",  # for `encode_texts`
+    limit: int | None = None,  # only so many rows, for a quick look
+    quiet: bool = False,  # no progress bars, no lines on the cache
+) -> DirectedDataset:  # nodes: id and text, both the sentence
     """SICK: edges from a sentence to one that it entails, by labels given in both directions.
 
     Raises what `read_sick`, `fetch` and `encode_texts` raise."""
@@ -194,10 +196,11 @@ def _origin(name, file, path):
 # What annotators say of a pair of sentences
 SNLI_LABELS = ("entailment", "neutral", "contradiction")
 
-def read_snli(path: str | Path,           # .jsonl or .tsv, also as .gz; or the official snli_1.0.zip
-              member: str | None = None,  # which file of a zip, e.g. "snli_1.0_dev.jsonl"
-              limit: int | None = None    # only so many rows
-             ) -> pd.DataFrame:           # columns source (premise), target (hypothesis), label
+def read_snli(
+    path: str | Path,  # .jsonl or .tsv, also as .gz; or the official snli_1.0.zip
+    member: str | None = None,  # which file of a zip, e.g. "snli_1.0_dev.jsonl"
+    limit: int | None = None,  # only so many rows
+) -> pd.DataFrame:  # columns source (premise), target (hypothesis), label
     """The pairs of one part of SNLI; a label is one of `SNLI_LABELS`, or `-` where there was no consensus.
 
     Raises `ValueError` that names file and line for a missing field, an unknown label, an empty sentence, no JSON."""
@@ -206,7 +209,7 @@ def read_snli(path: str | Path,           # .jsonl or .tsv, also as .gz; or the 
         table = _read_tsv(path, limit=limit)
     else:
         table = pd.DataFrame(_read_json_lines(path, member, fields, limit), columns=fields, dtype=object)
-        table.index += 1 # line numbers
+        table.index += 1  # line numbers
     _require_columns(path, table, fields)
     premise, hypothesis, label = (table[f] for f in fields)
     return pd.DataFrame(dict(source=_sentences(path, premise), target=_sentences(path, hypothesis),
@@ -269,13 +272,14 @@ def _snli_files(variant, path, quiet):
             "variant='dev-as-train': it trains on dev, gives other results, and says so in its name") from None
 
 # %% ../../nbs/datasets/sentences.ipynb #71ec66af
-def load_snli(variant: str = "official", # one of `SNLI_VARIANTS`, in the table above
-              path: str | Path | None = None, # the official zip, or a folder with its files; by default fetched
-              seed: int = 0,             # of the tenth held out by "dev-as-train", and of the negatives
-              encoder: str | Callable = "all-minilm-l6-v2", # for `encode_texts`
-              limit: int | None = None,  # only so many rows of each file, for a quick look
-              quiet: bool = False        # no progress bars, no lines on the cache
-             ) -> DirectedDataset:       # nodes: id and text, both the sentence; pool: every hypothesis
+def load_snli(
+    variant: str = "official",  # one of `SNLI_VARIANTS`, in the table above
+    path: str | Path | None = None,  # the official zip, or a folder with its files; by default fetched
+    seed: int = 0,  # of the tenth held out by "dev-as-train", and of the negatives
+    encoder: str | Callable = "all-minilm-l6-v2",  # for `encode_texts`
+    limit: int | None = None,  # only so many rows of each file, for a quick look
+    quiet: bool = False,  # no progress bars, no lines on the cache
+) -> DirectedDataset:  # nodes: id and text, both the sentence; pool: every hypothesis
     """SNLI: edges from a premise to a hypothesis that it entails. Candidates are hypotheses, never premises.
 
     Raises `FetchError` that names variant and file where train cannot be had, and what `read_snli`, `fetch` and

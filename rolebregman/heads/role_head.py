@@ -94,7 +94,8 @@ class DistanceHead(nn.Module):
         if isinstance(x, Tensor):
             if x.is_complex(): raise ValueError(f"{name}: expected numbers, found dtype {x.dtype}")
         else:
-            try: x = np.asarray(x)
+            try:
+                x = np.asarray(x)
             except (ValueError, TypeError, RuntimeError) as error:
                 raise ValueError(f"{name}: expected embeddings, all of width {self.dim}; {error}") from None
             if x.dtype.kind not in "fiub": raise ValueError(f"{name}: expected numbers, found dtype {x.dtype}")
@@ -152,7 +153,8 @@ class DistanceHead(nn.Module):
             found = f"{tuple(np.shape(X))} and {tuple(np.shape(Y))}"
             raise ValueError(f"X and Y must pair up, (n, {self.dim}) both, found shapes {found}")
         compare, parts = compiled(self.compare) if compile else self.compare, []
-        def some(a, b): parts.append(compare(self.encode_source(X[a:b]), self.encode_target(Y[a:b])).cpu())
+        def some(a, b):
+            parts.append(compare(self.encode_source(X[a:b]), self.encode_target(Y[a:b])).cpu())
         in_blocks(some, len(X), self._block(), "scoring")
         found = torch.cat(parts) if parts else torch.zeros(0)
         if not (finite := found.isfinite()).all():
@@ -223,7 +225,8 @@ class DistanceHead(nn.Module):
         rows=None,  # Which rows to take, int64; all by default
     ) -> "DistanceHead":
         "Centre and scale the head's inputs by `features`; a head with `standardize = False` takes them as they are"
-        if self.standardize: self.standardizer.fit(features, rows)
+        if self.standardize:
+            self.standardizer.fit(features, rows)
         return self
 
     def held_weights(self):
@@ -264,20 +267,25 @@ def load_head(
     for file in config, weights:
         if not file.is_file():
             raise FileNotFoundError(f"{file} is missing: {folder} is not a folder written by save_pretrained")
-    try: about = json.loads(config.read_text())
-    except ValueError as error: raise ValueError(f"{config} is not JSON: {error}") from None
+    try:
+        about = json.loads(config.read_text())
+    except ValueError as error:
+        raise ValueError(f"{config} is not JSON: {error}") from None
     wanted = ("class", "module", "config", "dtype")
     if not isinstance(about, dict) or any(key not in about for key in wanted):
         raise ValueError(f"{config} does not hold {', '.join(wanted)}: it was not written by save_pretrained")
     module, name, dtype = about["module"], about["class"], about["dtype"]
     try:
-        if str(module).startswith("rolebregman."): import_module(module)
-    except ImportError: pass  # said below, as of any module that is not there
+        if str(module).startswith("rolebregman."):
+            import_module(module)
+    except ImportError:
+        pass  # said below, as of any module that is not there
     if (make := _CLASSES.get(f"{module}.{name}")) is None:
         raise ValueError(f"{config} names the head {name!r} of module {module!r}, which is not known: import it first")
     if dtype not in ("float64", "float32", "float16", "bfloat16"):
         raise ValueError(f"{config}: dtype {dtype!r} is not a float type")
-    try: head = make(**about["config"]).to(getattr(torch, dtype))
+    try:
+        head = make(**about["config"]).to(getattr(torch, dtype))
     except (TypeError, ValueError, RuntimeError, MemoryError) as error:
         raise ValueError(f"{config}: {name} does not take this config: {error}") from None
     try:
@@ -313,20 +321,29 @@ class RoleMap(nn.Module):
     ):
         super().__init__()
         self.offset = nn.Parameter(torch.zeros(proj_dim)) if kind in ("affine", "lowrank") else None
-        if start is not None: start = start.clone()  # two maps may start alike, and then go their own ways
-        if kind in ("linear", "affine"): self.start = nn.Parameter(torch.eye(dim) if start is None else start)
-        elif kind == "residual" and start is not None: self.start = nn.Parameter(start)
-        else: self.register_buffer("start", start)  # None stands for the identity
-        if kind == "lowrank": self.change = _bottleneck(dim, rank, proj_dim, bend=False)
-        elif kind == "residual": self.change = _bottleneck(dim, rank, proj_dim, bend=True)
-        else: self.change = None
+        if start is not None:
+            start = start.clone()  # two maps may start alike, and then go their own ways
+        if kind in ("linear", "affine"):
+            self.start = nn.Parameter(torch.eye(dim) if start is None else start)
+        elif kind == "residual" and start is not None:
+            self.start = nn.Parameter(start)
+        else:
+            self.register_buffer("start", start)  # None stands for the identity
+        if kind == "lowrank":
+            self.change = _bottleneck(dim, rank, proj_dim, bend=False)
+        elif kind == "residual":
+            self.change = _bottleneck(dim, rank, proj_dim, bend=True)
+        else:
+            self.change = None
         self.coordinates = _bottleneck(dim, max(rank, extra), extra, bend=True, spread=0.1) if extra else None
 
     def forward(self, x: Tensor) -> Tensor:
         "Map standardised embeddings `x`, `(..., d) -> (..., k + extra)`"
         u = x if self.start is None else x @ self.start.T
-        if self.change is not None: u = u + self.change(x)
-        if self.offset is not None: u = u + self.offset
+        if self.change is not None:
+            u = u + self.change(x)
+        if self.offset is not None:
+            u = u + self.offset
         return u if self.coordinates is None else torch.cat([u, self.coordinates(x)], -1)
 
 
@@ -334,7 +351,8 @@ def _bottleneck(dim: int, width: int, out: int, bend: bool, spread: float = 0.0)
     "dim -> width -> out, linear or not, whose output starts at zero, or with standard deviation about `spread`"
     last = nn.Linear(width, out, bias=bend)
     nn.init.normal_(last.weight, std=spread / math.sqrt(width))
-    if bend: nn.init.zeros_(last.bias)
+    if bend:
+        nn.init.zeros_(last.bias)
     return nn.Sequential(nn.Linear(dim, width, bias=bend), *([nn.GELU()] if bend else []), last)
 
 # %% ../../nbs/02_role_heads.ipynb #d8d06f75

@@ -31,7 +31,8 @@ class Standardizer(nn.Module):
         rows=None,  # Which rows to take, int64; all by default
     ) -> "Standardizer":
         "Take mean and scale from `features`, so that the mean squared norm becomes d. Raises `ValueError` if it cannot"
-        if isinstance(features, list | tuple): features = torch.tensor(features)
+        if isinstance(features, list | tuple):
+            features = torch.tensor(features)
         n, width = len(features) if rows is None else len(rows), len(self.mean)
         if features.ndim != 2 or not n or features.shape[1] != width:
             found = f"shape {tuple(features.shape)}" + ("" if rows is None else f" and {n} rows to take")

@@ -17,7 +17,8 @@ from torch.nn import functional as F
 # %% ../../nbs/icnn/activations.ipynb #067b4fb4
 def _times(x, *factors):
     "The product, in the memory of `x` (an intermediate result of the full shape) where no graph is recorded"
-    for factor in factors: x = x * factor if torch.is_grad_enabled() else x.mul_(factor)
+    for factor in factors:
+        x = x * factor if torch.is_grad_enabled() else x.mul_(factor)
     return x
 
 
@@ -132,9 +133,11 @@ class _Layer(Function):
         b, t = ctx.saved_tensors
         p = ctx.activation.partials_formula(b, t)
         of_b = _combine((increment, p.slope_change), (remainder, p.slope_remainder))
-        if of_b is not None: of_b = of_b.sum_to_size(b.shape)
+        if of_b is not None:
+            of_b = of_b.sum_to_size(b.shape)
         own = _combine((value, p.slope), (slope, p.curvature))
-        if of_b is None or own is not None: of_b = own if of_b is None else of_b + own
+        if of_b is None or own is not None:
+            of_b = own if of_b is None else of_b + own
         of_t = _combine((increment, p.slope_there), (remainder, p.slope_change))
         return of_b, None if of_t is None else of_t.sum_to_size(t.shape), None
 

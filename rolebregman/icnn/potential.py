@@ -53,7 +53,8 @@ def _in_full_precision(method):
     def run(self, *points):
         points, kind = map(_full, points), self.output.raw.device.type
         if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)): return method(self, *points)
-        with torch.autocast(kind, enabled=False): return method(self, *points)
+        with torch.autocast(kind, enabled=False):
+            return method(self, *points)
     return run
 
 # %% ../../nbs/01_icnn.ipynb #038bf39a
@@ -105,8 +106,10 @@ class ICNN(nn.Module):
     def held_weights(self):
         "Inside, the non-negative weights are computed once, for a step with several calls; do not change them inside"
         self._held = self._weights()
-        try: yield self
-        finally: self._held = None
+        try:
+            yield self
+        finally:
+            self._held = None
 
     def _arguments(self, v: Tensor, layers: list[tuple]) -> list[Tensor]:
         "a_1, ..., a_L at v"
@@ -122,7 +125,8 @@ class ICNN(nn.Module):
         for a, (_, _, w) in zip(self._arguments(v, layers)[::-1], layers[::-1]):
             slope = self.activation.slope(a)
             found.append((a, slope, g))
-            if w is not None: g = (slope * g) @ w
+            if w is not None:
+                g = (slope * g) @ w
         return found
 
     @_in_full_precision
@@ -145,7 +149,8 @@ class ICNN(nn.Module):
         d, value, increment, total = u - v, None, None, None
         for u_l, c, w in layers:
             b, t = F.linear(v, u_l, c), F.linear(d, u_l)
-            if w is not None: b, t = b + F.linear(value, w), t + F.linear(increment, w)
+            if w is not None:
+                b, t = b + F.linear(value, w), t + F.linear(increment, w)
             value, slope, increment, remainder = self.activation.layer(b, t)
             total = remainder if w is None else torch.addcmul(remainder, slope, F.linear(total, w))
         return total @ out + self.strong_convexity / 2 * (d * d).sum(-1)
@@ -165,8 +170,10 @@ class ICNN(nn.Module):
         layers, out = self._weights()
         jacobian = before = None
         for (a, slope, g), (u, _, w) in zip(self._sweep(v, layers, out)[::-1], layers):
-            if w is None: jacobian = u.expand(*v.shape[:-1], *u.shape)
-            else: jacobian = w @ (before.unsqueeze(-1) * jacobian) + u
+            if w is None:
+                jacobian = u.expand(*v.shape[:-1], *u.shape)
+            else:
+                jacobian = w @ (before.unsqueeze(-1) * jacobian) + u
             before = slope
             yield g * self.activation.curvature(a), jacobian
 

@@ -23,7 +23,8 @@ def __getattr__(name):
     "The object of that name, its library loaded now. Raises an `ImportError` that says what to install"
     if name not in _WHERE: raise AttributeError(f"module 'rolebregman.integrations' has no attribute {name!r}")
     module, extra = _WHERE[name]
-    try: return getattr(import_module(f"rolebregman.integrations.{module}"), name)
+    try:
+        return getattr(import_module(f"rolebregman.integrations.{module}"), name)
     except ImportError as error:
         if extra is None: raise
         raise ImportError(f"{name} needs another package ({error}): pip install 'rolebregman[{extra}]'") from error

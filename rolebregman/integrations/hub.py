@@ -32,11 +32,14 @@ _LIMITS = """\
 
 def _numbers(results) -> pd.DataFrame:
     "Rows with the metrics shown, from a DataFrame, a mapping or a list of mappings. Raises a `ValueError` without any"
-    try: rows = results if isinstance(results, pd.DataFrame) else pd.DataFrame(
-        [results] if isinstance(results, dict) else results)
-    except ValueError: raise ValueError("results: expected what evaluate returns, or rows of such metrics, found "
-                                        f"{type(results).__name__}") from None
-    if "error" in rows: rows = rows[rows["error"].isna() | (rows["error"] == "")]
+    try:
+        rows = results if isinstance(results, pd.DataFrame) else pd.DataFrame(
+            [results] if isinstance(results, dict) else results)
+    except ValueError:
+        raise ValueError("results: expected what evaluate returns, or rows of such metrics, found "
+                         f"{type(results).__name__}") from None
+    if "error" in rows:
+        rows = rows[rows["error"].isna() | (rows["error"] == "")]
     if not len(rows) or not set(SHOWN) & set(rows):
         raise ValueError(f"results: expected rows with some of {', '.join(SHOWN)}, found {len(rows)} rows with "
                          f"{list(rows)[:9]}")
@@ -76,7 +79,8 @@ def model_card(
         about += [", ".join(f"{k} {len(e):,} pairs" for k, e in ds.edges.items()) + f"; {ds.num_nodes:,} items"]
         about += [f"{key}: {ds.report[key]}" for key in ("source", "licence", "sha256") if key in ds.report]
     about += [f"Embeddings: {encoder}, width {head.dim}" if encoder else f"Embeddings: of width {head.dim}"]
-    if "versions" in rows: about += [f"Measured with {first['versions']}; commit `{first['commit']}`"]
+    if "versions" in rows:
+        about += [f"Measured with {first['versions']}; commit `{first['commit']}`"]
     settings = ", ".join(f"{key}={value!r}" for key, value in head.config.items())
     listed = "\n".join(f"- {line}" for line in about)
     return ModelCard(f"""---
@@ -124,13 +128,15 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
     `local_files_only=` as everywhere on the Hub). It raises what `load_head` raises where the files are
     not those of a head.
     """
-    def __init__(self,
+    def __init__(
+        self,
         head: DistanceHead,  # what is saved
         card: ModelCard | None = None,  # from `model_card`; a bare one by default
     ):
         super().__init__()
         require_type("head", head, DistanceHead)
-        if card is not None: require_type("card", card, ModelCard, "ModelCard(text) makes one")
+        if card is not None:
+            require_type("card", card, ModelCard, "ModelCard(text) makes one")
         self.head, self.card = head, card
 
     def forward(self, x, y):
@@ -154,9 +160,10 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
         folder = Path(name)
         if not folder.is_dir():
             files = ["config.json", "model.safetensors", "README.md"]
-            try: folder = Path(snapshot_download(str(name), revision=revision, token=token, cache_dir=cache_dir,
-                                                 local_files_only=local_files_only, force_download=force_download,
-                                                 allow_patterns=files))
+            try:
+                folder = Path(snapshot_download(str(name), revision=revision, token=token, cache_dir=cache_dir,
+                                                local_files_only=local_files_only, force_download=force_download,
+                                                allow_patterns=files))
             except HFValidationError as error:
                 raise FileNotFoundError(f"{name} is no folder, and cannot name a repository: {error}") from None
             except (RepositoryNotFoundError, LocalEntryNotFoundError) as error:

@@ -14,7 +14,8 @@ from ..heads.role_head import DistanceHead
 # %% ../../nbs/integrations/metric_learning.ipynb #deae80d6
 class HeadDistance(BaseDistance):
     "A head as a distance of pytorch-metric-learning: queries are sources `(n, d)`, references are targets `(m, d)`."
-    def __init__(self,
+    def __init__(
+        self,
         head: DistanceHead,  # its parameters become those of the distance, and of the loss that uses it
         exact: bool = True,  # False allows the product form: faster for large batches, exact to rounding only
     ):

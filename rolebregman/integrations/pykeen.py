@@ -21,7 +21,8 @@ class HeadInteraction(Interaction):
 
     entity_shape, relation_shape = ("d",), ()
 
-    def __init__(self,
+    def __init__(
+        self,
         head: DistanceHead,  # trained or not; a reset brings its present weights back
     ):
         super().__init__()

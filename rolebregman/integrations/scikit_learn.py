@@ -52,7 +52,8 @@ class DirectedPairRanker(BaseEstimator):
     Raises `ValueError` for an odd width, for fewer than two different targets, where no pair holds, and for settings
     that `make_head` and `TrainConfig` refuse.
     """
-    def __init__(self,
+    def __init__(
+        self,
         head: str = "directed_bregman",  # a name in `rolebregman.baselines.registry.HEADS`
         head_options: dict | None = None,  # options of `make_head`
         loss: str = "margin",  # or "softmax"
@@ -82,7 +83,8 @@ class DirectedPairRanker(BaseEstimator):
     def _checked(self, X, **how):
         return self._pairs(validate_data(self, X, dtype=np.float32, **how))
 
-    def fit(self,
+    def fit(
+        self,
         X,  # (n, 2d), pairs
         y=None,  # (n,), above 0 where the pair holds; by default all do
     ) -> "DirectedPairRanker":
@@ -108,14 +110,16 @@ class DirectedPairRanker(BaseEstimator):
         self.index_ = TargetIndex(self.head_, self.targets_, ids=first)
         return self
 
-    def score_pairs(self,
+    def score_pairs(
+        self,
         X,  # (n, 2d), pairs
     ) -> np.ndarray:  # (n,), smaller is closer
         "The distance from left to right."
         check_is_fitted(self)
         return self.head_.score(*self._checked(X, reset=False)).numpy()
 
-    def predict_direction(self,
+    def predict_direction(
+        self,
         X,  # (n, 2d), pairs
     ) -> np.ndarray:  # (n,): 1 where left -> right is the closer direction, -1 where right -> left is, 0 for a tie
         "Which way each pair runs."
@@ -123,7 +127,8 @@ class DirectedPairRanker(BaseEstimator):
         x, y = self._checked(X, reset=False)
         return torch.sign(self.head_.score(y, x) - self.head_.score(x, y)).int().numpy()
 
-    def kneighbors(self,
+    def kneighbors(
+        self,
         X,  # (n, d), sources
         n_neighbors: int | None = None,  # how many; by default as in the constructor
         return_distance: bool = True,  # the distances too
@@ -135,7 +140,8 @@ class DirectedPairRanker(BaseEstimator):
         distances, rows = (found.numpy() for found in self.index_.search(X, k))
         return (distances, rows) if return_distance else rows
 
-    def score(self,
+    def score(
+        self,
         X,  # (n, 2d), pairs
         y=None,  # (n,), above 0 where the pair holds; by default all do
     ) -> float:  # in [0, 1]

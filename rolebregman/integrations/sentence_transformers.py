@@ -30,7 +30,8 @@ class RoleHead(Module):
     """A head as the last module of a model: embeddings `(n, d)` pass through, the head travels along.
 
     Raises `TypeError` for what is no head."""
-    def __init__(self,
+    def __init__(
+        self,
         head: DistanceHead,  # of the width of the embeddings
     ):
         super().__init__()
@@ -74,7 +75,8 @@ class DirectedEncoder(SentenceTransformer):
                              "use DirectedEncoder.join(model, head)")
 
     @classmethod
-    def join(cls,
+    def join(
+        cls,
         encoder: SentenceTransformer,  # its modules are used, not copied
         head: DistanceHead,  # of the same width
     ) -> "DirectedEncoder":
@@ -101,22 +103,26 @@ class DirectedEncoder(SentenceTransformer):
     def similarity_fn_name(self, value):
         if value not in (None, "head"): raise ValueError(f"similarity_fn_name: expected 'head', found {value!r}")
 
-    def similarity(self,
+    def similarity(
+        self,
         embeddings1,  # (n, d) or (d,), sources
         embeddings2,  # (m, d) or (d,), targets
     ) -> Tensor:  # (n, m), larger is closer
         "Minus the distances of all pairs"
         x, y = _rows(embeddings1, 1), _rows(embeddings2, 1)
-        with _grad_if_wanted(x, y): return -self.head.pairwise(x, y)
+        with _grad_if_wanted(x, y):
+            return -self.head.pairwise(x, y)
 
-    def similarity_pairwise(self,
+    def similarity_pairwise(
+        self,
         embeddings1,  # (n, d), sources
         embeddings2,  # (n, d), the target of each
     ) -> Tensor:  # (n,), larger is closer
         "Minus the distance of each pair"
         x, y = _rows(embeddings1), _rows(embeddings2)
         if x.shape != y.shape: raise ValueError(f"similarity_pairwise: shapes {tuple(x.shape)} and {tuple(y.shape)}")
-        with _grad_if_wanted(x, y): return -self.head(x, y)
+        with _grad_if_wanted(x, y):
+            return -self.head(x, y)
 
     def _create_model_card(self, path: str, *args, **kwargs):
         # The library's card would load the folder by a class that does not know this similarity.
@@ -144,7 +150,8 @@ def _grad_if_wanted(x, y):
 def _rows(embeddings, dims=0):
     "A tensor of floats from a tensor, an array or a list of either, with at least `dims` + 1 dimensions"
     try:
-        if isinstance(embeddings, list | tuple): embeddings = torch.stack([torch.as_tensor(e) for e in embeddings])
+        if isinstance(embeddings, list | tuple):
+            embeddings = torch.stack([torch.as_tensor(e) for e in embeddings])
         embeddings = torch.as_tensor(embeddings)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"embeddings: expected numbers, as encode gives them of texts ({error})") from None
@@ -160,10 +167,14 @@ def _same_texts(features: list[dict]) -> list[list]:
     for column in features:
         ids, mask, offsets, bags = (column.get(k) for k in
                                     ("input_ids", "attention_mask", "offsets", "sentence_embedding"))
-        if ids is not None and mask is not None: rows = [row[keep] for row, keep in zip(ids.cpu(), mask.cpu().bool())]
-        elif ids is not None and offsets is not None: rows = ids.cpu().tensor_split(offsets.cpu()[1:])
-        elif bags is not None: rows = bags.cpu()
-        else: return None
+        if ids is not None and mask is not None:
+            rows = [row[keep] for row, keep in zip(ids.cpu(), mask.cpu().bool())]
+        elif ids is not None and offsets is not None:
+            rows = ids.cpu().tensor_split(offsets.cpu()[1:])
+        elif bags is not None:
+            rows = bags.cpu()
+        else:
+            return None
         keys.append([tuple(row.tolist()) for row in rows])
     return keys
 
@@ -184,7 +195,8 @@ class DirectedLoss(nn.Module):
     `one_way`: 0 where the reverse holds too, which leaves the pair out of the direction loss. Raises `ValueError` for
     another model, loss or number of columns.
     """
-    def __init__(self,
+    def __init__(
+        self,
         model: DirectedEncoder,  # encoder and head are both trained, unless frozen
         loss: str = "softmax",  # or "margin"
         margin: float = 1.0,  # of the margin loss
@@ -201,7 +213,8 @@ class DirectedLoss(nn.Module):
         self.model, self.kind, self.margin = model, loss, margin
         self.direction_margin, self.direction_weight = direction_margin, direction_weight
 
-    def forward(self,
+    def forward(
+        self,
         sentence_features,  # one mapping for each column: tokens of b texts
         labels: Tensor = None,  # (b,)
     ) -> dict:  # `rank` and `direction`, each a tensor ()
@@ -212,10 +225,13 @@ class DirectedLoss(nn.Module):
         x, y, *others = (self.model(column)["sentence_embedding"] for column in columns)
         head, b = getattr(self.model, "module", self.model)[-1].head, len(x)  # `.module`: wrapped for several devices
         u, v = head.encode_source(x), head.encode_target(torch.cat([y, *others]))
-        if keys: known = batch_known(keys[0], sum(keys[1:], []))
-        else: known = torch.eye(b, len(v), dtype=torch.bool)
+        if keys:
+            known = batch_known(keys[0], sum(keys[1:], []))
+        else:
+            known = torch.eye(b, len(v), dtype=torch.bool)
         distances = head.compare_all(u, v, exact=self.kind == "margin")
-        if self.kind == "softmax": rank = softmax_loss(distances, known)
+        if self.kind == "softmax":
+            rank = softmax_loss(distances, known)
         else:
             i, j = (~known).nonzero().T.to(u.device)
             rank = rank_loss(distances[i, i], distances[i, j], self.margin)
@@ -242,7 +258,8 @@ def text_pairs(
     seed: int = 0,  # of the draw
 ):  # datasets.Dataset: source, target, negative_1, ..., label (0 where the reverse is annotated too)
     "The edges of a split as texts, for the trainer. Raises `ValueError` without texts or edges."
-    try: from datasets import Dataset
+    try:
+        from datasets import Dataset
     except ImportError as error:
         raise ImportError("text_pairs needs the package datasets: pip install 'rolebregman[joint]'") from error
     texts = _texts_of(ds, split)
@@ -259,7 +276,8 @@ def text_pairs(
 
 class DirectedEvaluator(BaseEvaluator):
     "Metrics of a `DirectedEncoder` on the pairs of a dataset, among them `score`: the mean of the two accuracies."
-    def __init__(self,
+    def __init__(
+        self,
         ds: DirectedDataset,  # with a `text` for each node; its features are not used
         split: str = "valid",  # "train", "valid" or "test"
         candidates: int = 100,  # sampled for each pair
@@ -270,7 +288,8 @@ class DirectedEvaluator(BaseEvaluator):
         self.texts, self.ds, self.split, self.candidates = _texts_of(ds, split), ds, split, candidates
         self.name, self.batch_size, self.primary_metric = name, batch_size, f"{name}_score" if name else "score"
 
-    def __call__(self,
+    def __call__(
+        self,
         model: DirectedEncoder,  # encodes and compares
         output_path: str | None = None,  # not written to
         epoch: int = -1,  # for the model card

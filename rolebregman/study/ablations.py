@@ -34,7 +34,7 @@ from ..training import rank_loss
 
 # %% ../../nbs/08_ablations.ipynb #5c61e9f5
 _ROLES = ("none", "shared", "source", "target")
-PANELS = { # panel -> variant -> what it changes; {} is the base
+PANELS = {  # panel -> variant -> what it changes; {} is the base
     "projection": {**{roles: dict(options=dict(roles=roles)) for roles in _ROLES}, "both": {}},
     "direction_weight": {str(w): dict(train=dict(direction_weight=w)) if w != 1 else {} for w in (0, 0.1, 0.3, 1, 3)},
     "maps": {"linear": {}, "affine": dict(options=dict(maps="affine")),
@@ -92,23 +92,23 @@ _HEADS = {"plain head": ("icnn_bregman",), "parts": ("directed_bregman",), "trai
 
 
 def heads_of(
-    panel: str, # one of `PANELS`
-) -> tuple: # names from `HEADS`
+    panel: str,  # one of `PANELS`
+) -> tuple:  # names from `HEADS`
     "The heads whose base a panel changes."
     return _HEADS.get(panel, ("role_bregman",))
 
 
 def datasets_of(
-    panel: str, # one of `PANELS`, or `"ours"`
-) -> list: # names from `runner.DATASETS`
+    panel: str,  # one of `PANELS`, or `"ours"`
+) -> list:  # names from `runner.DATASETS`
     "The datasets that a panel is run on."
     if panel in ("projection", "direction_weight"): return list(_PAPERS)
     return [dataset for dataset, panels in _BY_DATASET.items() if panel == "ours" or panel in panels]
 
 # %% ../../nbs/08_ablations.ipynb #fcaa6c92
 def ablation_rows(
-    path, # a CSV that `main` wrote; it need not exist
-) -> pd.DataFrame: # the columns of the store, and `panel` and `variant`; without failed fits
+    path,  # a CSV that `main` wrote; it need not exist
+) -> pd.DataFrame:  # the columns of the store, and `panel` and `variant`; without failed fits
     "The rows of ablations, the latest of each variant and seed."
     rows = Store(path, SEARCH).rows()
     rows = rows[rows["error"] == ""].reset_index(drop=True)
@@ -118,9 +118,9 @@ def ablation_rows(
 
 
 def panel_rows(
-    rows: pd.DataFrame, # of `ablation_rows`
-    panel: str, # one of `PANELS`
-) -> pd.DataFrame: # in the order of the panel
+    rows: pd.DataFrame,  # of `ablation_rows`
+    panel: str,  # one of `PANELS`
+) -> pd.DataFrame:  # in the order of the panel
     "The rows of one panel, the base among them under its name there, on the datasets that have any other."
     names, own = list(PANELS[panel]), rows[rows["panel"] == panel]
     base = rows[(rows["panel"] == "base") & rows["dataset"].isin(own["dataset"]) & rows["head"].isin(own["head"])]
@@ -134,10 +134,10 @@ METRICS = ("ranking_accuracy", "direction_accuracy")  # what the tables show
 
 
 def differences(
-    rows: pd.DataFrame, # of `ablation_rows`
-    panel: str, # one of `PANELS`
-    metric: str = "direction_accuracy", # a column
-) -> pd.DataFrame: # a line for each dataset, head and variant but the base
+    rows: pd.DataFrame,  # of `ablation_rows`
+    panel: str,  # one of `PANELS`
+    metric: str = "direction_accuracy",  # a column
+) -> pd.DataFrame:  # a line for each dataset, head and variant but the base
     "Paired differences from the base over the seeds that both have: mean, 95 % interval, and whether it is clear."
     lines = []
     for (dataset, head), some in panel_rows(rows, panel).groupby(["dataset", "head"], sort=False):
@@ -153,9 +153,9 @@ def differences(
 
 
 def said(
-    rows: pd.DataFrame, # of `ablation_rows`
-    panel: str, # one of `PANELS`
-) -> str: # a sentence for each metric
+    rows: pd.DataFrame,  # of `ablation_rows`
+    panel: str,  # one of `PANELS`
+) -> str:  # a sentence for each metric
     "What a panel moves: its largest clear gain and loss in direction and in ranking, or that nothing is clear."
     sentences = []
     for metric in METRICS[::-1]:
@@ -185,10 +185,10 @@ def _panels(series, height):
 
 
 def panel_figure(
-    rows: pd.DataFrame, # of `ablation_rows`
-    panel: str, # one of `PANELS`
-    title: str = "", # what the picture shows
-) -> Figure: # ranking on the left, direction on the right
+    rows: pd.DataFrame,  # of `ablation_rows`
+    panel: str,  # one of `PANELS`
+    title: str = "",  # what the picture shows
+) -> Figure:  # ranking on the left, direction on the right
     "Mean (marks) and standard deviation over seeds (bars) of each variant; a dotted line goes through the base."
     rows = panel_rows(rows, panel)
     names = [name for name in PANELS[panel] if name in set(rows["variant"])][::-1]
@@ -204,7 +204,8 @@ def panel_figure(
             color, mark = looks[key]
             ax.errorbar(some.mean()[there], y, xerr=some.std().fillna(0)[there], fmt=mark, color=color, markersize=4,
                         linewidth=1, label=", ".join(key) if many else key[0])
-            if base in there: ax.axvline(some.mean()[base], color=color, linestyle=":", linewidth=1)
+            if base in there:
+                ax.axvline(some.mean()[base], color=color, linestyle=":", linewidth=1)
         ax.set_yticks(range(len(names)), names if ax is axes[0] else [])
         ax.set_ylim(-0.6, len(names) - 0.4)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
@@ -213,14 +214,14 @@ def panel_figure(
 
 # %% ../../nbs/08_ablations.ipynb #734c73d6
 def curve_figure(
-    rows: pd.DataFrame, # of `ablation_rows`
-    panel: str, # one of `PANELS` whose variants are numbers; `all` stands for the number of `full`
-    dataset: str, # one dataset
-    axis: str, # what is along the x axis, with its unit
-    full: float = math.nan, # the number that `all` stands for
-    log: bool = False, # a logarithmic x axis
-    title: str = "", # what the picture shows
-) -> Figure: # ranking on the left, direction on the right
+    rows: pd.DataFrame,  # of `ablation_rows`
+    panel: str,  # one of `PANELS` whose variants are numbers; `all` stands for the number of `full`
+    dataset: str,  # one dataset
+    axis: str,  # what is along the x axis, with its unit
+    full: float = math.nan,  # the number that `all` stands for
+    log: bool = False,  # a logarithmic x axis
+    title: str = "",  # what the picture shows
+) -> Figure:  # ranking on the left, direction on the right
     "Mean over seeds of each head along a scale, with a band of one standard deviation."
     rows = panel_rows(rows[rows["dataset"] == dataset], panel)
     heads = [head for head in heads_of(panel) if head in set(rows["head"])]
@@ -244,9 +245,9 @@ def curve_figure(
 
 # %% ../../nbs/08_ablations.ipynb #f3587dd4
 def turned(
-    ds, # a dataset
-    share: float, # of its one-way pairs, 0 to 1
-): # another dataset with the same nodes and test pairs
+    ds,  # a dataset
+    share: float,  # of its one-way pairs, 0 to 1
+):  # another dataset with the same nodes and test pairs
     "Training and validation pairs with a share of the one-way ones turned round; a larger share holds a smaller one."
     edges = dict(ds.edges)
     for part in ("train", "valid"):
@@ -274,31 +275,33 @@ class UsualWeight(nn.Module):
 
     def __init__(
         self,
-        fan_in: int, # number of inputs, the columns
-        fan_out: int, # number of outputs, the rows
-        how: str, # "softplus" or "clamped"
-        gain: float = 1.0, # the weights are divided by it
+        fan_in: int,  # number of inputs, the columns
+        fan_out: int,  # number of outputs, the rows
+        how: str,  # "softplus" or "clamped"
+        gain: float = 1.0,  # the weights are divided by it
     ):
         super().__init__()
         self.how, self.gain, self.raw = how, gain, nn.Linear(fan_in, fan_out, bias=False).weight
 
-    def forward(self): # (fan_out, fan_in)
+    def forward(self):  # (fan_out, fan_in)
         "The weights, none negative"
         return (F.softplus(self.raw) if self.how == "softplus" else self.raw.clamp(min=0)) / self.gain
 
 
 def with_usual_weights(
-    potential, # an `ICNN`, changed in place
-    how: str, # "softplus" or "clamped"
+    potential,  # an `ICNN`, changed in place
+    how: str,  # "softplus" or "clamped"
 ):
     "Give a potential the usual weights, those of the inputs included."
     steps, last = potential.steps, potential.output
-    for i, step in enumerate(steps): steps[i] = UsualWeight(step.fan_in, len(step.raw), how)
-    potential.output = UsualWeight(last.fan_in, 1, how, OUTPUT_GAIN * potential.dim) # the potential multiplies it
-    for skip in potential.skips: skip.reset_parameters()
+    for i, step in enumerate(steps):
+        steps[i] = UsualWeight(step.fan_in, len(step.raw), how)
+    potential.output = UsualWeight(last.fan_in, 1, how, OUTPUT_GAIN * potential.dim)  # the potential multiplies it
+    for skip in potential.skips:
+        skip.reset_parameters()
 
 # %% ../../nbs/08_ablations.ipynb #ebe18548
-def nearest_loss(positive, negative, margin=1.0): # margin > 0
+def nearest_loss(positive, negative, margin=1.0):  # margin > 0
     "`rank_loss`, a scalar, of distances `positive` (n,) and the nearest of each pair's `negative` (n, k)"
     return rank_loss(positive, negative.amin(1), margin)
 
@@ -306,9 +309,9 @@ def nearest_loss(positive, negative, margin=1.0): # margin > 0
 @dataclass(frozen=True)
 class Variant(Task):
     "One fit of an ablation."
-    panel: str = "base" # one of `PANELS`, or `"base"`
-    variant: str = "base" # its name in the panel
-    change: dict = field(default_factory=dict) # what no setting says: edges, turned, inputs, weights, nearest
+    panel: str = "base"  # one of `PANELS`, or `"base"`
+    variant: str = "base"  # its name in the panel
+    change: dict = field(default_factory=dict)  # what no setting says: edges, turned, inputs, weights, nearest
 
     @property
     def unsaid(self) -> dict:
@@ -323,26 +326,31 @@ class Variant(Task):
     def fit(self, head, ds):
         "`training.fit` of `head` on `ds` after the change. Raises what it raises."
         change = self.change
-        if "edges" in change: ds = ds.limit(change["edges"])
-        if "turned" in change: ds = turned(ds, change["turned"])
+        if "edges" in change:
+            ds = ds.limit(change["edges"])
+        if "turned" in change:
+            ds = turned(ds, change["turned"])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            if "weights" in change: with_usual_weights(head.potential, change["weights"])
-        if "inputs" in change: head.standardize = False
-        if change.get("inputs") == "unit length": head.standardizer = UnitLength(head.dim)
+            if "weights" in change:
+                with_usual_weights(head.potential, change["weights"])
+        if "inputs" in change:
+            head.standardize = False
+        if change.get("inputs") == "unit length":
+            head.standardizer = UnitLength(head.dim)
         with patch.object(training, "rank_loss", nearest_loss) if change.get("nearest") else nullcontext():
             return training.fit(head, ds, self.training, progress=False)
 
 # %% ../../nbs/08_ablations.ipynb #084f0f70
 def variants(
-    panel: str, # one of `PANELS`
-    dataset: str, # one of `runner.DATASETS`
-    seeds: int = 5, # seeds 0, 1, ...
-    chosen = "results/chosen.json", # settings that the search chose; defaults where it has none
-    scale: str = "paper", # one of `runner.SCALES`
-    train: dict | None = None, # further settings of `TrainConfig` for all
-    edges: float = math.inf, # training pairs that there are
-) -> list: # of `Variant`, the bases first
+    panel: str,  # one of `PANELS`
+    dataset: str,  # one of `runner.DATASETS`
+    seeds: int = 5,  # seeds 0, 1, ...
+    chosen="results/chosen.json",  # settings that the search chose; defaults where it has none
+    scale: str = "paper",  # one of `runner.SCALES`
+    train: dict | None = None,  # further settings of `TrainConfig` for all
+    edges: float = math.inf,  # training pairs that there are
+) -> list:  # of `Variant`, the bases first
     "The fits of a panel on a dataset. Amounts of training pairs that are not less than all of them are left out."
     found = []
     for head in heads_of(panel):
@@ -352,8 +360,10 @@ def variants(
         for name, how in PANELS[panel].items():
             if how.get("change", {}).get("edges", 0) >= edges: continue
             options = how.get("options", {})
-            if "width" in how: options = dict(hidden=[max(1, round(width * how["width"])) for width in hidden])
-            if "depth" in how: options = dict(hidden=[hidden[0]] * how["depth"])
+            if "width" in how:
+                options = dict(hidden=[max(1, round(width * how["width"])) for width in hidden])
+            if "depth" in how:
+                options = dict(hidden=[hidden[0]] * how["depth"])
             own = dict(panel=panel, variant=name, change=how.get("change", {})) if how else {}
             settings = base["train"] | how.get("train", {}), base["options"] | options
             found += [Variant(dataset, head, seed, scale, *settings, **own) for seed in range(seeds)]
@@ -362,18 +372,18 @@ def variants(
 # %% ../../nbs/08_ablations.ipynb #056646be
 @call_parse
 def main(
-    panel: str = "ours", # projection, direction_weight, ours (all the others), or the name of one of them
-    datasets: str = "", # names with commas between; those of the panel by default
-    seeds: int = 5, # how many seeds
-    jobs: int = 0, # processes; as many as there are cores by default
-    out: str = "results", # folder for the rows
-    chosen: str = "results/chosen.json", # settings chosen by the search; defaults where it has none
-    retry: store_true = False, # fit again what failed before
-    dry: store_true = False, # only say what there is to do
+    panel: str = "ours",  # projection, direction_weight, ours (all the others), or the name of one of them
+    datasets: str = "",  # names with commas between; those of the panel by default
+    seeds: int = 5,  # how many seeds
+    jobs: int = 0,  # processes; as many as there are cores by default
+    out: str = "results",  # folder for the rows
+    chosen: str = "results/chosen.json",  # settings chosen by the search; defaults where it has none
+    retry: store_true = False,  # fit again what failed before
+    dry: store_true = False,  # only say what there is to do
 ):
     "Fit the variants of a panel, or of all of ours; what is there already is not fitted again."
     from rolebregman.study import (
-        ablations)# by its name, which other processes know, also where this file is the program
+        ablations)  # by its name, which other processes know, also where this file is the program
     known = ["ours", *PANELS]
     if panel not in known: raise SystemExit(f"unknown panel {panel!r}; expected some of: {', '.join(known)}")
     named = chosen_names(datasets, runner.DATASETS, "dataset", datasets_of(panel))
@@ -381,13 +391,16 @@ def main(
     store = Store(Path(out) / f"{name}.csv", SEARCH)
     for dataset in named:
         panels = [panel] if panel != "ours" else _BY_DATASET.get(dataset, OURS)
-        try: edges = len(runner.open_dataset(dataset, 0, "paper").edges["train"])
-        except Exception as error: raise SystemExit(f"{dataset} cannot be opened: {error}") from error
+        try:
+            edges = len(runner.open_dataset(dataset, 0, "paper").edges["train"])
+        except Exception as error:
+            raise SystemExit(f"{dataset} cannot be opened: {error}") from error
         plan = {v.key: v for some in panels for v in ablations.variants(some, dataset, seeds, chosen, edges=edges)}
         done = len(set(plan) & store.keys(failed=not retry))
         print(f"{dataset}: {len(plan)} fits, {done} of them done before", flush=True)
         if dry: continue
-        try: run_grid(list(plan.values()), store, jobs or joblib.cpu_count(), retry)
+        try:
+            run_grid(list(plan.values()), store, jobs or joblib.cpu_count(), retry)
         except KeyboardInterrupt:
             raise SystemExit(f"\nstopped; {store.path} has what was finished, the same command goes on there") from None
     rows = store.rows()

@@ -18,9 +18,9 @@ from ..training import TrainConfig, fit
 
 # %% ../../nbs/study/control.ipynb #cf8835aa
 def matched(
-    ds: DirectedDataset, # its `train` edges count, and the column `text` of its nodes where there is one
-    split: str = "test", # whose pairs are looked at
-) -> Tensor: # bool (m,)
+    ds: DirectedDataset,  # its `train` edges count, and the column `text` of its nodes where there is one
+    split: str = "test",  # whose pairs are looked at
+) -> Tensor:  # bool (m,)
     "Which pairs join items that were targets of equally many training pairs and have texts of equally many words."
     edges, often = ds.edges[split], np.bincount(ds.edges["train"][:, 1], minlength=ds.num_nodes)
     same = often[edges[:, 0]] == often[edges[:, 1]]
@@ -31,9 +31,9 @@ def matched(
 
 # %% ../../nbs/study/control.ipynb #e24a177b
 def control_scores(
-    ds: DirectedDataset, # trained on and scored
-    config: TrainConfig, # settings of the training; its seed seeds the initial weights too
-    split: str = "test", # whose pairs are scored
+    ds: DirectedDataset,  # trained on and scored
+    config: TrainConfig,  # settings of the training; its seed seeds the initial weights too
+    split: str = "test",  # whose pairs are scored
 ) -> Scores:
     "The distances of a `direction_prior` trained on the dataset. Raises what `fit` and `score_split` raise."
     with torch.random.fork_rng(devices=[]):
@@ -44,11 +44,12 @@ def control_scores(
 
 
 def control_metrics(
-    scores: Scores, # of any head
-    control: Scores, # of the control on the same pairs
-    match: Tensor, # bool (m,), which pairs are matched
-) -> dict: # `direction_prior_wrong` and `direction_matched`, in [0, 1]; NaN where there is no such pair
+    scores: Scores,  # of any head
+    control: Scores,  # of the control on the same pairs
+    match: Tensor,  # bool (m,), which pairs are matched
+) -> dict:  # `direction_prior_wrong` and `direction_matched`, in [0, 1]; NaN where there is no such pair
     "Direction accuracy over the one-way pairs that the control does not get right, and over the matched ones."
-    def over(some): return preference_rate(scores.forward[some], scores.reverse[some])
+    def over(some):
+        return preference_rate(scores.forward[some], scores.reverse[some])
     wrong = scores.one_way & ~(control.forward < control.reverse)
     return dict(direction_prior_wrong=over(wrong), direction_matched=over(scores.one_way & match))

@@ -35,7 +35,7 @@ INTERPRET = [*SEARCH, *GAPS, "hessian_trace", "trace_before", "top_eigenvalue", 
              "convexity_share", "direction_frozen", "direction_items", "rho_distance", "rho_gap", "rho_gap_positive",
              "case_forward", "case_reverse"]
 CASE = ("celery", "food")  # the paper's case study
-_MOST = 200 # targets whose whole Hessian is taken
+_MOST = 200  # targets whose whole Hessian is taken
 
 
 def _trace(head, y):
@@ -67,7 +67,8 @@ def _judged(head, ds):
     x, y = ds.features[test[["source", "target"]].to_numpy().T]
     forward, score = head.score(x, y), test["score"].to_numpy()
     gap, up = forward - head.score(y, x), test["type"].str.startswith("hyp").tolist()
-    def rho(some, score): return float(spearmanr(score, -some).statistic) if some.std() else 0.0
+    def rho(some, score):
+        return float(spearmanr(score, -some).statistic) if some.std() else 0.0
     found = dict(rho_distance=rho(forward, score), rho_gap=rho(gap, score), rho_gap_positive=rho(gap[up], score[up]))
     if set(CASE) <= set(ds.nodes["id"]):
         x, y = (ds.features[ds.nodes["id"] == word] for word in CASE)
@@ -77,23 +78,25 @@ def _judged(head, ds):
 
 @torch.inference_mode()
 def measure(
-    head, # any trained head
-    ds: DirectedDataset, # where the pairs come from
-    split: str = "test", # of `ds`
-) -> dict: # the columns of `INTERPRET` that the head and the dataset have, but for `trace_before`
+    head,  # any trained head
+    ds: DirectedDataset,  # where the pairs come from
+    split: str = "test",  # of `ds`
+) -> dict:  # the columns of `INTERPRET` that the head and the dataset have, but for `trace_before`
     "Gaps of the one-way pairs, the curvature at their targets, what the direction needs, and the annotators' view."
     x, y = ds.features[ds.edges[split][ds.one_way(split)].T]
     gap = head.score(x, y).double() - head.score(y, x).double()
     found = {name: gap.quantile(int(name[4:]) / 100).item() for name in GAPS}
-    if isinstance(head, BregmanHead): found |= _geometry(head, x, y)
-    if ds.graded is not None and "type" in ds.graded: found |= _judged(head, ds)
+    if isinstance(head, BregmanHead):
+        found |= _geometry(head, x, y)
+    if ds.graded is not None and "type" in ds.graded:
+        found |= _judged(head, ds)
     return found
 
 # %% ../../nbs/study/gaps.ipynb #b26053ab
 class Measured(Task):
     "A fit of the study, with the measures of its head."
 
-    def measure(self, head, ds) -> dict: # the columns of `INTERPRET` that are in no other store
+    def measure(self, head, ds) -> dict:  # the columns of `INTERPRET` that are in no other store
         "`measure` of `head` on `ds`, and the curvature that the head began with."
         found = measure(head, ds, self.split)
         if isinstance(head, BregmanHead):
@@ -103,8 +106,8 @@ class Measured(Task):
 
 
 def interpretability_rows(
-    path, # a CSV that `main` wrote; it need not exist
-) -> pd.DataFrame: # without failed fits, the latest of each dataset, head and seed
+    path,  # a CSV that `main` wrote; it need not exist
+) -> pd.DataFrame:  # without failed fits, the latest of each dataset, head and seed
     "The rows in the order of `STUDIED`, and the direction margin that each was trained with."
     rows = Store(path, INTERPRET).rows()
     rows = rows[rows["error"] == ""].drop_duplicates(["dataset", "head", "seed"], keep="last", ignore_index=True)
@@ -120,13 +123,13 @@ STUDIED = ("hyperlex/random", "wordnet", "go/cellular_component")  # datasets of
 
 
 def tasks(
-    datasets=STUDIED, # names from `runner.DATASETS`
-    seeds: int = 5, # of the two heads of the paper's table; the other heads have one
-    chosen="results/chosen.json", # settings that the search chose; defaults where it has none
-    scale: str = "paper", # one of `runner.SCALES`
-    train: dict | None = None, # further settings of `TrainConfig` for all
-    heads=ASYMMETRIC, # names from `HEADS`
-) -> list: # of `Measured`, the paper's table first
+    datasets=STUDIED,  # names from `runner.DATASETS`
+    seeds: int = 5,  # of the two heads of the paper's table; the other heads have one
+    chosen="results/chosen.json",  # settings that the search chose; defaults where it has none
+    scale: str = "paper",  # one of `runner.SCALES`
+    train: dict | None = None,  # further settings of `TrainConfig` for all
+    heads=ASYMMETRIC,  # names from `HEADS`
+) -> list:  # of `Measured`, the paper's table first
     "The fits of this notebook."
     plan = [(dataset, head, seed) for dataset in datasets for seed in range(seeds) for head in TABLE if head in heads]
     plan += [(dataset, head, 0) for dataset in datasets for head in heads if head not in TABLE]
@@ -136,26 +139,28 @@ def tasks(
 
 @call_parse
 def main(
-    datasets: str = "", # names with commas between; hyperlex/random, wordnet and go/cellular_component by default
-    heads: str = "", # names with commas between; all that are not symmetric by default
-    seeds: int = 5, # of the two heads of the paper's table; the other heads have one
-    jobs: int = 1, # processes
-    out: str = "results/interpretability.csv", # the rows
-    chosen: str = "results/chosen.json", # settings chosen by the search; defaults where it has none
-    scale: str = "paper", # quick, paper or full
-    retry: store_true = False, # fit again what failed before
+    datasets: str = "",  # names with commas between; hyperlex/random, wordnet and go/cellular_component by default
+    heads: str = "",  # names with commas between; all that are not symmetric by default
+    seeds: int = 5,  # of the two heads of the paper's table; the other heads have one
+    jobs: int = 1,  # processes
+    out: str = "results/interpretability.csv",  # the rows
+    chosen: str = "results/chosen.json",  # settings chosen by the search; defaults where it has none
+    scale: str = "paper",  # quick, paper or full
+    retry: store_true = False,  # fit again what failed before
 ):
     "Fit and measure what is not there yet. It can be stopped at any moment and started again."
     from rolebregman.study import (
-        gaps as diagnostics)# by its name, which other processes know, also where this file is the program
+        gaps as diagnostics)  # by its name, which other processes know, also where this file is the program
     datasets = chosen_names(datasets, runner.DATASETS, "dataset", STUDIED)
     heads = chosen_names(heads, ASYMMETRIC, "head", ASYMMETRIC)
     store = Store(out, INTERPRET)
     plan = diagnostics.tasks(datasets, seeds, chosen, scale, heads=heads)
     done = store.keys(failed=not retry)
     print(f"{len(plan)} fits, {sum(task.key in done for task in plan)} of them done before", flush=True)
-    try: run_grid(plan, store, jobs, retry)
-    except KeyboardInterrupt: raise SystemExit(f"\nstopped; {out} has what was finished") from None
+    try:
+        run_grid(plan, store, jobs, retry)
+    except KeyboardInterrupt:
+        raise SystemExit(f"\nstopped; {out} has what was finished") from None
     rows = store.rows()
     print(f"{len(rows)} rows in {out}, {(rows['error'] != '').sum()} failed")
 
@@ -170,8 +175,8 @@ PAPER_CASE = dict(case_forward=0.16, case_reverse=1.93)  # the paper's distances
 
 
 def beside_paper(
-    rows: pd.DataFrame, # of `interpretability_rows`
-) -> pd.DataFrame: # text; one line for each dataset and head that the paper has and we have
+    rows: pd.DataFrame,  # of `interpretability_rows`
+) -> pd.DataFrame:  # text; one line for each dataset and head that the paper has and we have
     "Mean ± standard deviation over seeds, and the paper's figure in brackets."
     lines = []
     for _, paper in PAPER.iterrows():
@@ -194,9 +199,9 @@ TITLES = {"hyperlex/random": "HyperLex", "wordnet": "WordNet", "go/cellular_comp
 
 
 def gap_figure(
-    rows: pd.DataFrame, # of `interpretability_rows`
-    heads=ASYMMETRIC, # which to draw, from the top
-) -> Figure: # a panel for each dataset
+    rows: pd.DataFrame,  # of `interpretability_rows`
+    heads=ASYMMETRIC,  # which to draw, from the top
+) -> Figure:  # a panel for each dataset
     "Boxes from the quartiles of the gap and lines from its 5th to its 95th percentile, in margins; means over seeds."
     names, heads = list(rows["dataset"].unique()), [head for head in heads if head in set(rows["head"])]
     figure = Figure(figsize=(7.5, 1.3 + 0.24 * len(heads)), layout="constrained")
@@ -223,8 +228,8 @@ def gap_figure(
 
 # %% ../../nbs/study/gaps.ipynb #c2fa1c4c
 def direction_table(
-    rows: pd.DataFrame, # of `interpretability_rows`
-) -> pd.DataFrame: # one line for each dataset and Bregman head
+    rows: pd.DataFrame,  # of `interpretability_rows`
+) -> pd.DataFrame:  # one line for each dataset and Bregman head
     "Direction accuracy of the whole head, with a frozen quadratic potential, and by the items' numbers alone."
     columns = {"direction_accuracy": "whole head", "direction_frozen": "frozen potential",
                "direction_items": "items alone", "convexity_share": "fixed term / distance"}
@@ -233,9 +238,9 @@ def direction_table(
 
 # %% ../../nbs/study/gaps.ipynb #e910dfde
 def judged_figure(
-    ds: DirectedDataset, # HyperLex
-    head, # a trained head
-    split: str = "test", # of the pairs
+    ds: DirectedDataset,  # HyperLex
+    head,  # a trained head
+    split: str = "test",  # of the pairs
 ) -> Figure:
     "The gap against the annotators' score, hypernyms and their reversals in colour; a bar shows the quartiles of each."
     judged = ds.graded[ds.graded["split"] == split]
@@ -255,8 +260,8 @@ def judged_figure(
 
 # %% ../../nbs/study/gaps.ipynb #2565be52
 def case_table(
-    rows: pd.DataFrame, # of `interpretability_rows`
-) -> pd.DataFrame: # one line for each head, and the paper's
+    rows: pd.DataFrame,  # of `interpretability_rows`
+) -> pd.DataFrame:  # one line for each head, and the paper's
     "Celery and food: both distances and the gap, means over seeds, and in how many seeds the direction is right."
     some = rows[rows["case_forward"].notna() & rows["hessian_trace"].notna()]
     found = some.groupby("head", sort=False)[["case_forward", "case_reverse"]].mean()
@@ -276,14 +281,15 @@ def _paired(rows, metric, form=".3f"):
         both = by[list(TABLE)].dropna()
         found = compare(both["role_bregman"], both["icnn_bregman"])
         told = f"{both['icnn_bregman'].mean():{form}} to {both['role_bregman'].mean():{form}}"
-        if not (found.ci_low > 0 or found.ci_high < 0): told += " (no clear difference)"
+        if not (found.ci_low > 0 or found.ci_high < 0):
+            told += " (no clear difference)"
         said.append(f"{told} on {TITLES.get(dataset, dataset)}")
     return "; ".join(said)
 
 
 def conclusions(
-    rows: pd.DataFrame, # of `interpretability_rows`
-) -> dict: # a sentence by what it is about
+    rows: pd.DataFrame,  # of `interpretability_rows`
+) -> dict:  # a sentence by what it is about
     "What the rows support, and what they contradict, in words."
     said, own = {}, rows[rows["head"].isin(TABLE)]
     if not {"icnn_bregman", "role_bregman"} <= set(own["head"]): return {"Rows": "there are too few to say anything."}

@@ -90,7 +90,8 @@ def run_joint(
         on = fit(longer, ds, dataclasses.replace(settings, lr=head_lr, epochs=epochs, batch_size=batch_size), False)
         cosine = make_head("cosine", dim=ds.dim).requires_grad_(False)
         for arm, some, took in zip(ARMS, (cosine, trained, longer), (0.0, fitted.seconds, on.seconds)):
-            if arm in todo: store.append(_row(ds, arm, DirectedEncoder.join(model, some), took, seed, config, split))
+            if arm in todo:
+                store.append(_row(ds, arm, DirectedEncoder.join(model, some), took, seed, config, split))
         if "joint" in todo:
             both = DirectedEncoder.join(model, trained).requires_grad_(True)
             began = time.perf_counter()

@@ -29,32 +29,34 @@ GRADED = ("all", "nouns", "verbs", "random test", "lexical test")
 class Graded(Task):
     "A fit of the study on HyperLex, with Spearman's rho between the annotators' scores and the negated distances."
 
-    def measure(self, head, ds) -> dict: # rho in [-1, 1] for each of `GRADED`
+    def measure(self, head, ds) -> dict:  # rho in [-1, 1] for each of `GRADED`
         "What `graded_correlation` says of `head` on all scored pairs of `ds`."
         x, y = (ds.features[ds.graded[end]] for end in ("source", "target"))
         return graded_correlation(ds, head.score(x, y))
 
 
 def graded_study(
-    path="results/hyperlex_spearman.csv", # where the rows go; what is there already is not fitted again
-    heads=tuple(HEADS), # names from `HEADS`
-    seeds: int = 10, # seeds 0, 1, ...
-    splits=("random", "lexical"), # official splits of HyperLex; each head is trained on the edges of each
-    chosen="results/chosen.json", # settings chosen by the search
-    **how, # of `run_grid`: jobs, retry, ...
-) -> pd.DataFrame: # one row for each split, seed and head: the columns of the store and `GRADED`
+    path="results/hyperlex_spearman.csv",  # where the rows go; what is there already is not fitted again
+    heads=tuple(HEADS),  # names from `HEADS`
+    seeds: int = 10,  # seeds 0, 1, ...
+    splits=("random", "lexical"),  # official splits of HyperLex; each head is trained on the edges of each
+    chosen="results/chosen.json",  # settings chosen by the search
+    **how,  # of `run_grid`: jobs, retry, ...
+) -> pd.DataFrame:  # one row for each split, seed and head: the columns of the store and `GRADED`
     "The heads of the main table, with the same settings and seeds, against the graded scores of HyperLex."
     fits = [Graded(name, head, seed, "paper", **chosen_settings(chosen, name, head))
             for name in (f"hyperlex/{split}" for split in splits) for seed in range(seeds) for head in heads]
     return run_grid(fits, Store(path, [*COLUMNS, *GRADED]), **how)
 
 # %% ../../nbs/07_main_results.ipynb #ae5423db
-def _counted(number, what): return f"{number} {what}" + "s" * (number != 1)
+def _counted(number, what):
+    return f"{number} {what}" + "s" * (number != 1)
 
 
 def _introduce(dataset, scale):
     "Print what a dataset holds, or why it cannot be had, and whether it can; its files and vectors are cached then"
-    try: ds = open_dataset(dataset, 0, scale)
+    try:
+        ds = open_dataset(dataset, 0, scale)
     except Exception as error:
         print(f"{dataset} cannot be opened, so its fits will fail: {error}")
         return False
@@ -74,8 +76,10 @@ def _report(dataset, rows, figure):
     if not len(fine): return False
     seeds, scale = _counted(fine["seed"].nunique(), "seed"), fine["scale"].iloc[0]
     print(f"\n{dataset}, scale {scale}, mean ± standard deviation over {seeds}:\n\n{narrow_table(fine)}\n")
-    for sentence in findings(fine): print(textwrap.fill(sentence, 100))
-    for made_by in sorted(set("made at commit " + fine["commit"] + ", " + fine["versions"])): print(made_by)
+    for sentence in findings(fine):
+        print(textwrap.fill(sentence, 100))
+    for made_by in sorted(set("made at commit " + fine["commit"] + ", " + fine["versions"])):
+        print(made_by)
     results_figure(fine).savefig(figure, dpi=150)
     print(f"figure: {figure}")
     return True
@@ -83,17 +87,17 @@ def _report(dataset, rows, figure):
 
 @call_parse
 def main(
-    datasets: str = "", # names with commas between; the scale's by default
-    heads: str = "", # names with commas between; all by default
-    seeds: int = 0, # how many seeds; the scale's number by default
-    scale: str = "quick", # quick, paper (5,000 training edges at most) or full
-    jobs: int = 0, # processes; as many as there are cores by default
-    backend: str = "loky", # loky (processes of this machine), dask or ray
-    address: str = "", # of a running Dask or Ray cluster, as tcp://10.0.0.5:8786; one is made by default
-    out: str = "runs", # folder for the rows and the figures
-    chosen: str = "results/chosen.json", # settings chosen by the search; defaults where it has none
-    search: store_true = False, # choose settings on validation first, for all these datasets and heads
-    retry: store_true = False, # fit again what failed before
+    datasets: str = "",  # names with commas between; the scale's by default
+    heads: str = "",  # names with commas between; all by default
+    seeds: int = 0,  # how many seeds; the scale's number by default
+    scale: str = "quick",  # quick, paper (5,000 training edges at most) or full
+    jobs: int = 0,  # processes; as many as there are cores by default
+    backend: str = "loky",  # loky (processes of this machine), dask or ray
+    address: str = "",  # of a running Dask or Ray cluster, as tcp://10.0.0.5:8786; one is made by default
+    out: str = "runs",  # folder for the rows and the figures
+    chosen: str = "results/chosen.json",  # settings chosen by the search; defaults where it has none
+    search: store_true = False,  # choose settings on validation first, for all these datasets and heads
+    retry: store_true = False,  # fit again what failed before
 ):
     "Train and evaluate every head, and print one table for each dataset, the paper's figures beside ours."
     for name, value in dict(seeds=seeds, jobs=jobs).items():
@@ -126,7 +130,8 @@ def main(
         rows = run_grid(tasks, store, **how)
     except KeyboardInterrupt:
         raise SystemExit(f"\nstopped; {store.path} has what was finished, the same command goes on there") from None
-    except (ImportError, ConnectionError) as error: raise SystemExit(str(error)) from error
+    except (ImportError, ConnectionError) as error:
+        raise SystemExit(str(error)) from error
     shown = []
     for dataset in datasets:
         figure = f"{scale}.png" if len(datasets) == 1 else f"{scale}-{dataset.replace('/', '-')}.png"

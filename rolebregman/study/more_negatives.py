@@ -22,22 +22,22 @@ from .tables import against_itself, print_summary
 # %% ../../nbs/study/more_negatives.ipynb #767c9110
 # Our head and its nearest kin, the perceptron, and heads that come first in a column of the main table
 CONTENDERS = ("directed_bregman", "role_bregman_residual", "mlp", "tversky", "iqe", "rotate", "order", "mahalanobis")
-FILES = ("negatives.csv", "negatives_search.csv", "negatives_chosen.json") # what `main` writes
+FILES = ("negatives.csv", "negatives_search.csv", "negatives_chosen.json")  # what `main` writes
 
 
 def many(
-    head: str, # one of `HEADS`
-) -> dict: # settings of `TrainConfig`
+    head: str,  # one of `HEADS`
+) -> dict:  # settings of `TrainConfig`
     "The softmax loss over 512 shared negatives for a head with a product form, else the margin over 16 for each pair."
     return dict(loss="softmax", negatives=512) if HEADS[head].head.product_form else dict(negatives=16)
 
 
 def many_trials(
-    dataset: str, # one of `runner.DATASETS`
-    head: str, # one of `HEADS`
-    chosen="results/chosen.json", # settings of the main table
-    seed: int = 100, # of the search of the main table
-) -> list: # of `Task` on validation pairs
+    dataset: str,  # one of `runner.DATASETS`
+    head: str,  # one of `HEADS`
+    chosen="results/chosen.json",  # settings of the main table
+    seed: int = 100,  # of the search of the main table
+) -> list:  # of `Task` on validation pairs
     "The head's settings with many negatives, and one step from them: the next rates, and direction weights 0.3 and 3."
     kept = chosen_settings(chosen, dataset, head)
     lr = kept["train"].get("lr", 1e-3)
@@ -49,12 +49,12 @@ def many_trials(
 
 # %% ../../nbs/study/more_negatives.ipynb #ec372c06
 def choose_many(
-    dataset: str, # one of `runner.DATASETS`
-    rows, # CSV that keeps a row for each trial
-    into, # JSON that keeps the best settings by dataset and head; others in it stay
-    heads=CONTENDERS, # names from `HEADS`
-    chosen="results/chosen.json", # settings of the main table
-    **how, # of `run_grid`
+    dataset: str,  # one of `runner.DATASETS`
+    rows,  # CSV that keeps a row for each trial
+    into,  # JSON that keeps the best settings by dataset and head; others in it stay
+    heads=CONTENDERS,  # names from `HEADS`
+    chosen="results/chosen.json",  # settings of the main table
+    **how,  # of `run_grid`
 ):
     "Run the trials of some heads on a dataset, and keep the best of each. A failed trial scores zero."
     tasks = {head: many_trials(dataset, head, chosen) for head in heads}
@@ -71,22 +71,23 @@ def _scores(rows):
 
 
 def validated(
-    one: pd.DataFrame, # trials of the main table's search, rows of `results/search.csv`
-    more: pd.DataFrame, # trials with many negatives, rows of `results/negatives_search.csv`
-) -> pd.DataFrame: # by (dataset, head); columns `one`, `many` (scores in [0, 1]) and `choice`
+    one: pd.DataFrame,  # trials of the main table's search, rows of `results/search.csv`
+    more: pd.DataFrame,  # trials with many negatives, rows of `results/negatives_search.csv`
+) -> pd.DataFrame:  # by (dataset, head); columns `one`, `many` (scores in [0, 1]) and `choice`
     "The best validation score of both for each head that has both, and which is higher; `one` where they are equal."
     both = pd.concat(dict(one=_scores(one), many=_scores(more)), axis=1, join="inner")
     return both.assign(choice=(both["many"] > both["one"]).map({True: "many", False: "one"}))
 
 
 def as_validated(
-    rows: pd.DataFrame, # of the main table
-    more: pd.DataFrame, # of `results/negatives.csv`
-    choices: pd.DataFrame, # of `validated`
-) -> pd.DataFrame: # of both, under the heads' names
+    rows: pd.DataFrame,  # of the main table
+    more: pd.DataFrame,  # of `results/negatives.csv`
+    choices: pd.DataFrame,  # of `validated`
+) -> pd.DataFrame:  # of both, under the heads' names
     "The main table with the rows of many negatives in place of a head's own wherever validation chose them."
     taken = choices.index[choices["choice"] == "many"]
-    def chose_many(rows): return pd.MultiIndex.from_frame(rows[["dataset", "head"]]).isin(taken)
+    def chose_many(rows):
+        return pd.MultiIndex.from_frame(rows[["dataset", "head"]]).isin(taken)
     return pd.concat([rows[~chose_many(rows)], more[chose_many(more)]], ignore_index=True)
 
 # %% ../../nbs/study/more_negatives.ipynb #503e6d24
@@ -94,10 +95,10 @@ _COLORS, _MARKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4
 
 
 def many_figure(
-    rows: pd.DataFrame, # of the main table
-    more: pd.DataFrame, # of `results/negatives.csv`
-    metrics=("ranking_accuracy", "direction_accuracy", "mrr"), # columns, a panel each
-) -> Figure: # datasets along the y axis
+    rows: pd.DataFrame,  # of the main table
+    more: pd.DataFrame,  # of `results/negatives.csv`
+    metrics=("ranking_accuracy", "direction_accuracy", "mrr"),  # columns, a panel each
+) -> Figure:  # datasets along the y axis
     "Many negatives minus one with the 95 % interval; filled where the verdict is not open."
     tables = {metric: against_itself(rows, more, metric) for metric in metrics}
     datasets = [name for name in dict.fromkeys(rows["dataset"]) if name in set(more["dataset"])][::-1]
@@ -124,13 +125,13 @@ def many_figure(
 
 # %% ../../nbs/study/more_negatives.ipynb #d54a7c0f
 def many_tasks(
-    chosen, # JSON that `choose_many` wrote
-    choices: pd.DataFrame, # of `validated`
-    datasets, # names from `runner.DATASETS`
-    heads=CONTENDERS, # names from `HEADS`
-    seeds=range(10), # of the fits
-    always=("directed_bregman",), # heads that are fitted also where validation chose one negative
-) -> list: # of `Task`
+    chosen,  # JSON that `choose_many` wrote
+    choices: pd.DataFrame,  # of `validated`
+    datasets,  # names from `runner.DATASETS`
+    heads=CONTENDERS,  # names from `HEADS`
+    seeds=range(10),  # of the fits
+    always=("directed_bregman",),  # heads that are fitted also where validation chose one negative
+) -> list:  # of `Task`
     "The fits with many negatives that a table needs, seed by seed."
     taken = {key for key, choice in choices["choice"].items() if choice == "many" or key[1] in always}
     return [Task(dataset, head, seed, "paper", **chosen_settings(chosen, dataset, head))
@@ -139,13 +140,13 @@ def many_tasks(
 
 @call_parse
 def main(
-    datasets: str = "", # names with commas between; those of the main table by default
-    heads: str = "", # names with commas between; the contenders by default
-    seeds: int = 10, # how many
-    jobs: int = 0, # processes; as many as there are cores by default
-    out: str = "results", # folder of search.csv and chosen.json, and of the three files that this writes
-    choose: store_true = False, # run the trials on validation pairs first
-    retry: store_true = False, # fit again what failed before
+    datasets: str = "",  # names with commas between; those of the main table by default
+    heads: str = "",  # names with commas between; the contenders by default
+    seeds: int = 10,  # how many
+    jobs: int = 0,  # processes; as many as there are cores by default
+    out: str = "results",  # folder of search.csv and chosen.json, and of the three files that this writes
+    choose: store_true = False,  # run the trials on validation pairs first
+    retry: store_true = False,  # fit again what failed before
 ):
     "Fit the contenders with many negatives."
     heads, out = chosen_names(heads, HEADS, "head", CONTENDERS), Path(out)
@@ -163,5 +164,6 @@ def main(
             raise SystemExit(f"no trials of {', '.join(missing)}; --choose runs them")
         print((choices["many"] - choices["one"]).unstack("dataset").round(3).to_string(), flush=True)
         rows = run_grid(many_tasks(chosen, choices, datasets, heads, range(seeds)), Store(path), **how)
-    except KeyboardInterrupt: raise SystemExit("\nstopped; the same command goes on from here") from None
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on from here") from None
     print_summary(rows, path, ("ranking_accuracy", "direction_accuracy", "mrr"))

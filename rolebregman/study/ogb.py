@@ -48,13 +48,13 @@ def _around(ds, links):
 
 # %% ../../nbs/10_ogb.ipynb #c76cc205
 def averaged_features(
-    ds: DirectedDataset, # its `train` edges are the graph, and no others
-    hops: int = 2, # how many steps away, at least 1
-    how: str = "concat", # `"concat"`: hops 0, 1, ... side by side, (n, (hops + 1) d); or their `"mean"`, (n, d)
-    links: str = "both", # neighbours are those at `"both"` ends of an edge, or at its `"out"` or `"in"` end only
-    out: str | Path | None = None, # `.npy` file for the result, which is then memory-mapped; by default it is in memory
-    size: int = 1 << 26, # numbers of one hop that are held at once
-) -> DirectedDataset: # with the same name, nodes, edges and evaluation negatives
+    ds: DirectedDataset,  # its `train` edges are the graph, and no others
+    hops: int = 2,  # how many steps away, at least 1
+    how: str = "concat",  # `"concat"`: hops 0, 1, ... side by side, (n, (hops + 1) d); or their `"mean"`, (n, d)
+    links: str = "both",  # neighbours are those at `"both"` ends of an edge, or at its `"out"` or `"in"` end only
+    out: str | Path | None = None,  # `.npy` file of the result, then memory-mapped; by default it is in memory
+    size: int = 1 << 26,  # numbers of one hop that are held at once
+) -> DirectedDataset:  # with the same name, nodes, edges and evaluation negatives
     """The same dataset with features averaged over the training graph; a lonely item keeps its own at every hop.
 
     Features are read, multiplied and written some columns at a time, so that memory-mapped ones stay on disk. Take it
@@ -63,19 +63,22 @@ def averaged_features(
     if hops < 1: raise ValueError(f"hops = {hops!r}, expected at least 1")
     around, (n, d) = _around(ds, links), ds.features.shape
     shape = n, d * (hops + 1 if how == "concat" else 1)
-    part = out and Path(f"{out}.{uuid4().hex}.part") # another process may write the same file
+    part = out and Path(f"{out}.{uuid4().hex}.part")  # another process may write the same file
     features = np.lib.format.open_memmap(part, "w+", np.float32, shape) if out else np.zeros(shape, np.float32)
     width = max(1, size // n)
     for first in range(0, d, width):
         x = np.ascontiguousarray(ds.features[:, first:first + width], dtype=np.float32)
         for hop in range(hops + 1):
-            if hop: x = around @ x
-            if how == "concat": features[:, hop * d + first:hop * d + first + x.shape[1]] = x
-            else: features[:, first:first + width] += x / (hops + 1)
+            if hop:
+                x = around @ x
+            if how == "concat":
+                features[:, hop * d + first:hop * d + first + x.shape[1]] = x
+            else:
+                features[:, first:first + width] += x / (hops + 1)
     if out:
         features.flush()
         os.replace(part, out)
-        features = np.load(out, mmap_mode="c") # torch takes only arrays that could be written to
+        features = np.load(out, mmap_mode="c")  # torch takes only arrays that could be written to
     more = copy(ds)
     more.features, more.report = features, Report(ds.report, neighbours=f"{how} of hops 0 to {hops}, links: {links}")
     return more
@@ -88,8 +91,10 @@ FORMS = {"+2hop": {}, "+1hop": dict(hops=1), "+mean": dict(how="mean"), "+out": 
 
 
 def _opened(graph, form, seed, quiet):
-    if graph in GRAPHS: ds, where = load_dataset(graph, dim=128, seed=seed, quiet=quiet), {}
-    else: ds, where = load_dataset(graph, seed=seed, quiet=quiet), dict(out=Path("dataset") / f"{graph}{form}.npy")
+    if graph in GRAPHS:
+        ds, where = load_dataset(graph, dim=128, seed=seed, quiet=quiet), {}
+    else:
+        ds, where = load_dataset(graph, seed=seed, quiet=quiet), dict(out=Path("dataset") / f"{graph}{form}.npy")
     return ds if form is None else averaged_features(ds, **FORMS[form], **where)
 
 
@@ -98,10 +103,10 @@ DATASETS.update({f"{graph}{form or ''}": partial(_opened, graph, form)
 
 # %% ../../nbs/10_ogb.ipynb #01971140
 def protocol_metrics(
-    head, # a trained `DistanceHead`
-    ds: DirectedDataset, # what `load_ogb` gives has official negatives; else the ranks are among all candidates
-    split: str = "test", # or `"valid"`
-) -> dict: # `protocol_mrr`, `protocol_hits@1`, `protocol_hits@3`, `protocol_hits@10`
+    head,  # a trained `DistanceHead`
+    ds: DirectedDataset,  # what `load_ogb` gives has official negatives; else the ranks are among all candidates
+    split: str = "test",  # or `"valid"`
+) -> dict:  # `protocol_mrr`, `protocol_hits@1`, `protocol_hits@3`, `protocol_hits@10`
     "Mean reciprocal rank and hits by the dataset's own protocol: OGB's where it comes from there, else filtered ranks."
     official = isinstance(ds, OGBDataset)
     found = evaluate_ogb(head, ds, split) if official else rank_metrics(filtered_ranks(head, ds, split))
@@ -121,12 +126,12 @@ COLUMNS = [*SEARCH, *(f"protocol_{name}" for name in ("mrr", "hits@1", "hits@3",
 
 # %% ../../nbs/10_ogb.ipynb #da69a71c
 def choose_settings(
-    rows, # CSV that keeps a row for each fit
-    chosen, # JSON that keeps the best settings by head, as `chosen_settings` reads them
-    heads: list = tuple(HEADS), # names from `HEADS`
-    seeds: tuple = (100,), # kept apart from the seeds of every table
-    **how, # of `run_grid`
-) -> pd.Series: # the best validation score by head, in [0, 1]
+    rows,  # CSV that keeps a row for each fit
+    chosen,  # JSON that keeps the best settings by head, as `chosen_settings` reads them
+    heads: list = tuple(HEADS),  # names from `HEADS`
+    seeds: tuple = (100,),  # kept apart from the seeds of every table
+    **how,  # of `run_grid`
+) -> pd.Series:  # the best validation score by head, in [0, 1]
     "For each head the trial of `GRID` that is best on Cora's validation pairs, by `search`, which says what it raises."
     found = search("cora", rows, chosen, heads, len(GRID), seeds=seeds, scale="paper", task=CitationTask,
                    columns=COLUMNS, **how)
@@ -134,12 +139,12 @@ def choose_settings(
 
 
 def citation_tasks(
-    chosen, # JSON of `choose_settings`; a head that is not in it has `TrainConfig`'s defaults
-    datasets: list, # names such as `"cora"` and `"cora+2hop"`
-    heads: list = tuple(HEADS), # names from `HEADS`
-    seeds=range(5), # of the split, the initial weights and the training
-    split: str = "test", # where the metrics are taken
-) -> list: # of `CitationTask`
+    chosen,  # JSON of `choose_settings`; a head that is not in it has `TrainConfig`'s defaults
+    datasets: list,  # names such as `"cora"` and `"cora+2hop"`
+    heads: list = tuple(HEADS),  # names from `HEADS`
+    seeds=range(5),  # of the split, the initial weights and the training
+    split: str = "test",  # where the metrics are taken
+) -> list:  # of `CitationTask`
     "The fits of the table; every dataset takes what was chosen on Cora's words."
     return [CitationTask(dataset, head, seed, "paper", split=split, **chosen_settings(chosen, "cora", head))
             for dataset in datasets for seed in seeds for head in heads]
@@ -150,18 +155,18 @@ JUDGES = ("cosine", "bilinear", "order", "mlp", "icnn_bregman", "role_bregman_lo
 
 
 def compare_forms(
-    rows, # CSV that keeps a row for each fit
-    chosen, # JSON of `choose_settings`
-    **how, # of `run_grid`
-) -> pd.DataFrame: # rows of the store, dataset by dataset
+    rows,  # CSV that keeps a row for each fit
+    chosen,  # JSON of `choose_settings`
+    **how,  # of `run_grid`
+) -> pd.DataFrame:  # rows of the store, dataset by dataset
     "Validation metrics of six heads on Cora, with each form of the neighbours' features."
     tasks = citation_tasks(chosen, [f"cora{form}" for form in ("", *FORMS)], JUDGES, range(100, 103), "valid")
     return run_grid(tasks, Store(rows, COLUMNS), **how)
 
 
 def forms_table(
-    rows: pd.DataFrame, # of `compare_forms`
-) -> pd.DataFrame: # a line for each form: means over heads and seeds
+    rows: pd.DataFrame,  # of `compare_forms`
+) -> pd.DataFrame:  # a line for each form: means over heads and seeds
     "Ranking and direction accuracy, their mean `score`, and filtered MRR."
     names = dict(ranking_accuracy="ranking", direction_accuracy="direction", score="score", protocol_mrr="MRR")
     rows = rows.assign(score=rows[["ranking_accuracy", "direction_accuracy"]].mean(axis=1))
@@ -174,13 +179,13 @@ TABLE = [f"{graph}{form}" for graph in GRAPHS for form in ("", "+2hop")]
 
 @call_parse
 def main(
-    datasets: str = "", # names with commas between; the small graphs on words and with neighbours by default
-    heads: str = "", # names with commas between; all by default
-    seeds: int = 5, # how many
-    jobs: int = 0, # processes; as many as there are cores by default
-    out: str = "results", # folder of citation.csv, citation_search.csv and chosen.json
-    choose: store_true = False, # choose settings on Cora's validation pairs first, and compare the forms there
-    retry: store_true = False, # fit again what failed before
+    datasets: str = "",  # names with commas between; the small graphs on words and with neighbours by default
+    heads: str = "",  # names with commas between; all by default
+    seeds: int = 5,  # how many
+    jobs: int = 0,  # processes; as many as there are cores by default
+    out: str = "results",  # folder of citation.csv, citation_search.csv and chosen.json
+    choose: store_true = False,  # choose settings on Cora's validation pairs first, and compare the forms there
+    retry: store_true = False,  # fit again what failed before
 ):
     "Fit every head on the citation graphs, with and without the neighbours' features."
     heads, out = chosen_names(heads, HEADS, "head", HEADS), Path(out)
@@ -192,14 +197,15 @@ def main(
             choose_settings(searched, chosen, heads, **how)
             print(forms_table(compare_forms(searched, chosen, **how)).round(3).to_string(), flush=True)
         rows = run_grid(citation_tasks(chosen, datasets, heads, range(seeds)), store, **how)
-    except KeyboardInterrupt: raise SystemExit("\nstopped; the same command goes on from here") from None
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on from here") from None
     print_summary(rows, store.path, ("ranking_accuracy", "direction_accuracy", "protocol_mrr"))
 
 # %% ../../nbs/10_ogb.ipynb #bdde2e5a
 def gains(
-    rows: pd.DataFrame, # rows of the store
-    metric: str = "protocol_mrr", # a column
-) -> pd.DataFrame: # a line for each head and graph; columns `words`, `neighbours`, `gain`
+    rows: pd.DataFrame,  # rows of the store
+    metric: str = "protocol_mrr",  # a column
+) -> pd.DataFrame:  # a line for each head and graph; columns `words`, `neighbours`, `gain`
     "A metric with the words alone and with the neighbours' features, over the seeds that have both."
     values = rows[rows["error"] == ""].set_index(["head", "seed"])[["dataset", metric]]
     found = []
@@ -212,8 +218,8 @@ def gains(
 
 
 def gains_figure(
-    rows: pd.DataFrame, # rows of the store
-) -> Figure: # three panels, a line for each head
+    rows: pd.DataFrame,  # rows of the store
+) -> Figure:  # three panels, a line for each head
     "Ranking and direction accuracy and MRR on the words (open) and with the neighbours (filled), mean over graphs."
     metrics = dict(ranking_accuracy="ranking accuracy", direction_accuracy="direction accuracy", protocol_mrr="MRR")
     means = {name: gains(rows, name).groupby("head").mean() for name in metrics}
@@ -238,8 +244,8 @@ def gains_figure(
 
 # %% ../../nbs/10_ogb.ipynb #ef79e2ad
 def citation_findings(
-    rows: pd.DataFrame, # rows of the store
-) -> list[str]: # sentences
+    rows: pd.DataFrame,  # rows of the store
+) -> list[str]:  # sentences
     "What the rows say: what neighbours bring, who ranks and directs best on each dataset, and where the control is."
     rows, said = rows[rows["error"] == ""], []
     if not len(rows): return said
@@ -257,7 +263,8 @@ def citation_findings(
         if (there := ranking.index.intersection(symmetric)).size:
             text += f", the best symmetric distance {ranking[there].idxmax()} ({ranking[there].max():.3f})"
         text += f"; best in direction is {direction.idxmax()} ({direction.max():.3f})"
-        if "direction_prior" in direction.index: text += f", the control has {direction['direction_prior']:.3f}"
+        if "direction_prior" in direction.index:
+            text += f", the control has {direction['direction_prior']:.3f}"
         if {"role_bregman", "icnn_bregman"} <= set(means.index):
             text += "; " + ", ".join(
                 f"role maps change {word} by {paired(some, 'role_bregman', 'icnn_bregman', name).mean_difference:+.3f}"
@@ -280,7 +287,7 @@ bilinear,0.885,0.0051,0.5206,0.015,0.4384,0.0068,0.7144
 """
 
 
-def paper_citation() -> pd.DataFrame: # one row for each head
+def paper_citation() -> pd.DataFrame:  # one row for each head
     "The paper's table on OGBL-Citation2 (five seeds): means and standard deviations."
     metrics = "ranking_accuracy", "direction_accuracy", "mrr"
     names = [f"{metric}_{kind}" for metric in metrics for kind in ("mean", "std")]
@@ -288,8 +295,8 @@ def paper_citation() -> pd.DataFrame: # one row for each head
 
 # %% ../../nbs/10_ogb.ipynb #0449f7d5
 def citation_verdict(
-    rows: pd.DataFrame, # rows of the store
-) -> list[str]: # sentences
+    rows: pd.DataFrame,  # rows of the store
+) -> list[str]:  # sentences
     "What holds of the paper's conclusion on citations, and what disappoints, computed from the rows."
     rows = rows[rows["error"] == ""]
     words, more = (rows[rows["dataset"].str.contains("+", regex=False) == there] for there in (False, True))

@@ -24,7 +24,7 @@ from .tables import against_itself
 _QUARTER = {"a quarter of the scale": dict(scale=0.25)}
 _TEMPERATURE = {"the published maximum": dict(temperature=0.0), "temperature 1": dict(temperature=1.0),
                 "temperature 100": dict(temperature=100.0)}
-STARTS = { # head -> variant -> what it changes; every head is there as it is, too
+STARTS = {  # head -> variant -> what it changes; every head is there as it is, too
     "directed_bregman": {}, "mlp": {},
     "iqe": {"64 components": dict(components=64), "64 components, linear map": dict(components=64, hidden=0),
             "64 components, map of 128": dict(components=64, hidden=128),
@@ -37,15 +37,15 @@ STARTS = { # head -> variant -> what it changes; every head is there as it is, t
     "entailment_cones": {"64 dimensions": dict(proj_dim=64), **_QUARTER,
                          "64 dimensions, a quarter of the scale": dict(proj_dim=64, scale=0.25)},
     "hit": {"64 dimensions": dict(proj_dim=64), **_QUARTER, "lambda 0.3": dict(depth=0.3)}}
-PLACE = "go/cellular_component" # where it is tried
-RATES, SEEDS = (1e-3, 3e-3), (100, 101) # no table uses these seeds
+PLACE = "go/cellular_component"  # where it is tried
+RATES, SEEDS = (1e-3, 3e-3), (100, 101)  # no table uses these seeds
 
 
 @dataclass(frozen=True)
 class Start(Task):
     "A fit of a head that starts otherwise."
-    variant: str = "as it is" # its name in `STARTS`
-    start: dict = field(default_factory=dict) # what no option says: scale, weights
+    variant: str = "as it is"  # its name in `STARTS`
+    start: dict = field(default_factory=dict)  # what no option says: scale, weights
 
     @property
     def unsaid(self) -> dict:
@@ -57,12 +57,14 @@ class Start(Task):
         "The variant's name."
         return dict(variant=self.variant)
 
-    def make(self, dim: int): # of the dataset's vectors
+    def make(self, dim: int):  # of the dataset's vectors
         "The head before training, started as the variant says."
         head = super().make(dim)
         with torch.no_grad():
-            if "scale" in self.start: head.log_scale += math.log(self.start["scale"])
-            if "weights" in self.start: head.weights.copy_(torch.tensor(self.start["weights"]).expm1().log())
+            if "scale" in self.start:
+                head.log_scale += math.log(self.start["scale"])
+            if "weights" in self.start:
+                head.weights.copy_(torch.tensor(self.start["weights"]).expm1().log())
         return head
 
 
@@ -73,11 +75,11 @@ def _split(change):
 
 
 def start_tasks(
-    seeds=SEEDS, # of the fits
-    place: str = PLACE, # one of `runner.DATASETS`
-    scale: str = "paper", # one of `runner.SCALES`
-    heads=tuple(STARTS), # names from `STARTS`
-) -> list: # of `Start`, seed by seed
+    seeds=SEEDS,  # of the fits
+    place: str = PLACE,  # one of `runner.DATASETS`
+    scale: str = "paper",  # one of `runner.SCALES`
+    heads=tuple(STARTS),  # names from `STARTS`
+) -> list:  # of `Start`, seed by seed
     "Every variant and every head as it is, at both rates, measured on validation pairs."
     found = []
     for seed in seeds:
@@ -90,8 +92,8 @@ def start_tasks(
 
 # %% ../../nbs/study/rival_starts.ipynb #04f636e1
 def start_scores(
-    path, # CSV that `main` wrote; it need not exist
-) -> pd.DataFrame: # by (head, variant) in the order of `STARTS`; columns `score`, `spread` and `against`
+    path,  # CSV that `main` wrote; it need not exist
+) -> pd.DataFrame:  # by (head, variant) in the order of `STARTS`; columns `score`, `spread` and `against`
     "Validation score of each variant at its better rate, how far its seeds are apart, its score less the head's own."
     rows = Store(path, SEARCH).rows()
     rows = rows[rows["error"] == ""]
@@ -107,8 +109,8 @@ def start_scores(
 
 
 def start_table(
-    scores: pd.DataFrame, # of `start_scores`
-) -> pd.DataFrame: # a line for each head
+    scores: pd.DataFrame,  # of `start_scores`
+) -> pd.DataFrame:  # a line for each head
     "Each head's own score and what else was tried, the best first."
     lines = {}
     for head, some in scores.droplevel("head").groupby(scores.index.get_level_values("head"), sort=False):
@@ -119,19 +121,19 @@ def start_table(
 
 # %% ../../nbs/study/rival_starts.ipynb #999cfdb6
 def better_starts(
-    scores: pd.DataFrame, # of `start_scores`
-) -> dict: # head -> variant
+    scores: pd.DataFrame,  # of `start_scores`
+) -> dict:  # head -> variant
     "Of each head the best variant, if it beats the head as it is by more than its own spread."
     best = scores.loc[scores.groupby(level="head", sort=False)["score"].idxmax()]
     return dict(best.index[best["against"] > best["spread"]])
 
 
 def better_tasks(
-    starts: dict, # of `better_starts`
-    chosen="results/chosen.json", # settings of the main table
-    datasets=SCALES["paper"].datasets, # names from `runner.DATASETS`
-    seeds=range(10), # of the fits
-) -> list: # of `Start`, on test pairs
+    starts: dict,  # of `better_starts`
+    chosen="results/chosen.json",  # settings of the main table
+    datasets=SCALES["paper"].datasets,  # names from `runner.DATASETS`
+    seeds=range(10),  # of the fits
+) -> list:  # of `Start`, on test pairs
     "The fits of the main table with another start."
     found = []
     for dataset in datasets:
@@ -143,9 +145,9 @@ def better_tasks(
 
 
 def better_verdicts(
-    rows: pd.DataFrame, # of the main table
-    better: pd.DataFrame, # of `better_tasks`
-) -> pd.DataFrame: # by (head, dataset); columns for ranking and direction: difference and verdict
+    rows: pd.DataFrame,  # of the main table
+    better: pd.DataFrame,  # of `better_tasks`
+) -> pd.DataFrame:  # by (head, dataset); columns for ranking and direction: difference and verdict
     "The better start minus the kept one, paired by seed."
     by_head, found = better.sort_values("head", key=lambda heads: heads.map(list(STARTS).index), kind="stable"), {}
     for metric in ("ranking_accuracy", "direction_accuracy"):
@@ -156,17 +158,18 @@ def better_verdicts(
 # %% ../../nbs/study/rival_starts.ipynb #7cd43c63
 @call_parse
 def main(
-    jobs: int = 0, # processes; as many as there are cores by default
-    out: str = "results", # folder of starts.csv and starts_test.csv, and of chosen.json
-    retry: store_true = False, # fit again what failed before
+    jobs: int = 0,  # processes; as many as there are cores by default
+    out: str = "results",  # folder of starts.csv and starts_test.csv, and of chosen.json
+    retry: store_true = False,  # fit again what failed before
 ):
     "Try other widths and starts of the rivals on validation pairs."
     from rolebregman.study import (
-        rival_starts as starts)# by its name, which other processes know, also where this file is the program
+        rival_starts as starts)  # by its name, which other processes know, also where this file is the program
     path, tested, chosen = (Path(out) / name for name in ("starts.csv", "starts_test.csv", "chosen.json"))
     try:
         for store, tasks in ((path, starts.start_tasks), (tested, lambda: starts.better_tasks(
                 starts.better_starts(starts.start_scores(path)), chosen))):
             rows = run_grid(tasks(), Store(store, SEARCH), jobs or joblib.cpu_count(), retry)
             print(f"{len(rows)} rows, {int((rows['error'] != '').sum())} of them failed: {store}", flush=True)
-    except KeyboardInterrupt: raise SystemExit("\nstopped; the same command goes on from here") from None
+    except KeyboardInterrupt:
+        raise SystemExit("\nstopped; the same command goes on from here") from None

@@ -44,11 +44,11 @@ from .workers import finished
 @dataclass(frozen=True)
 class Scale:
     "How much of everything a run takes."
-    datasets: tuple # names from `DATASETS`
-    seeds: int # seeds 0, 1, ...
-    limit: int = 0 # at most this many training edges, and a fifth of it for validation; 0 takes all
-    train: dict = field(default_factory=dict) # settings of `TrainConfig` that every head shares: how long to train
-    heads: tuple = tuple(HEADS) # names from `HEADS`
+    datasets: tuple  # names from `DATASETS`
+    seeds: int  # seeds 0, 1, ...
+    limit: int = 0  # at most this many training edges, and a fifth of it for validation; 0 takes all
+    train: dict = field(default_factory=dict)  # settings of `TrainConfig` that every head shares: how long to train
+    heads: tuple = tuple(HEADS)  # names from `HEADS`
 
 
 # How much is run, by name
@@ -72,10 +72,10 @@ DATASETS = {
 
 
 def open_dataset(
-    name: str, # one of `DATASETS`
-    seed: int, # of the split
-    scale: str = "quick", # one of `SCALES`
-    quiet: bool = False, # say nothing about files and caches
+    name: str,  # one of `DATASETS`
+    seed: int,  # of the split
+    scale: str = "quick",  # one of `SCALES`
+    quiet: bool = False,  # say nothing about files and caches
 ) -> DirectedDataset:
     "A dataset of the study at a scale. Raises a ValueError that lists the names for one that is not known."
     if name not in DATASETS: raise ValueError(f"unknown dataset {name!r}; the study knows {', '.join(DATASETS)}")
@@ -88,13 +88,13 @@ def open_dataset(
 @dataclass(frozen=True)
 class Task:
     "One fit of the grid."
-    dataset: str # one of `DATASETS`
-    head: str # one of `HEADS`
-    seed: int # of the split, the initial weights and the training
-    scale: str = "quick" # one of `SCALES`
-    train: dict = field(default_factory=dict) # settings of `TrainConfig` other than its defaults
-    options: dict = field(default_factory=dict) # options of `make_head` other than the head's defaults
-    split: str = "test" # where the metrics are taken; the search takes `"valid"`
+    dataset: str  # one of `DATASETS`
+    head: str  # one of `HEADS`
+    seed: int  # of the split, the initial weights and the training
+    scale: str = "quick"  # one of `SCALES`
+    train: dict = field(default_factory=dict)  # settings of `TrainConfig` other than its defaults
+    options: dict = field(default_factory=dict)  # options of `make_head` other than the head's defaults
+    split: str = "test"  # where the metrics are taken; the search takes `"valid"`
 
     def __post_init__(self):
         if self.scale not in SCALES:
@@ -106,7 +106,7 @@ class Task:
         return TrainConfig(**SCALES[self.scale].train | self.train | dict(seed=self.seed))
 
     @property
-    def config(self) -> str: # eight hexadecimal digits
+    def config(self) -> str:  # eight hexadecimal digits
         "Hash of everything that the result depends on besides dataset, head, seed and the scale's name."
         settings = asdict(self.training) | dict(seed=None)
         own = _short_hash(json.dumps([settings, _head_config(self.head, json.dumps(self.options)), self.split,
@@ -114,17 +114,17 @@ class Task:
         return _short_hash(f"{own} {json.dumps(self.unsaid, sort_keys=True)}") if self.unsaid else own
 
     @property
-    def unsaid(self) -> dict: # goes into `config` and `settings`
+    def unsaid(self) -> dict:  # goes into `config` and `settings`
         "What the fit does that no setting of training or head says: here nothing."
         return {}
 
     @property
-    def called(self) -> dict: # stands first in `settings`
+    def called(self) -> dict:  # stands first in `settings`
         "What a study calls the fit: here nothing."
         return {}
 
     @property
-    def key(self) -> tuple: # what a finished fit is recognised by
+    def key(self) -> tuple:  # what a finished fit is recognised by
         "(dataset, head, seed, scale, config)"
         return self.dataset, self.head, self.seed, self.scale, self.config
 
@@ -133,7 +133,7 @@ class Task:
         "What the column `settings` says, as JSON."
         return json.dumps(self.called | self.train | self.options | self.unsaid)
 
-    def make(self, dim: int): # of the dataset's vectors
+    def make(self, dim: int):  # of the dataset's vectors
         "The head before training, the same for the same task; global randomness is left alone."
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -143,17 +143,19 @@ class Task:
         "Train the head on `ds`. Raises what `fit` raises."
         return fit(head, ds, self.training, progress=False)
 
-    def measure(self, head, ds) -> dict: # further columns of the row, by name
+    def measure(self, head, ds) -> dict:  # further columns of the row, by name
         "What a study wants to know of a trained head on `ds` besides the metrics of every row: here nothing."
         return {}
 
 
-def _short_hash(text): return sha256(text.encode()).hexdigest()[:8]
+def _short_hash(text):
+    return sha256(text.encode()).hexdigest()[:8]
 
 
 @lru_cache
 def _head_config(name, options):
-    with torch.random.fork_rng(devices=[]): return make_head(name, dim=384, **json.loads(options)).config
+    with torch.random.fork_rng(devices=[]):
+        return make_head(name, dim=384, **json.loads(options)).config
 
 # %% ../../nbs/study/runner.ipynb #a97834be
 # Columns of the store
@@ -168,11 +170,14 @@ _TEXT = {"dataset", "head", "scale", "config", "commit", "versions", "error", "s
 def _peak_memory(reset=False):
     "Largest resident memory of this process in MiB; Linux can set the mark back to what is used now"
     try:
-        if reset: Path("/proc/self/clear_refs").write_text("5")
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
         return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
     except (OSError, StopIteration):
-        try: import resource
-        except ImportError: return float("nan")
+        try:
+            import resource
+        except ImportError:
+            return float("nan")
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if platform.system() == "Darwin" else 1024)
 
 
@@ -181,17 +186,18 @@ def _trained_control(ds, scale, seed):
 
 
 def fit_and_evaluate(
-    task: Task, # what to fit
-    ds: DirectedDataset = None, # the dataset if it is open already, or the exception met on opening it
-    control: Scores = None, # of the control on this dataset, where they are there already
-) -> dict: # a row of the store; where the fit failed, without metrics and with the reason in `error`
+    task: Task,  # what to fit
+    ds: DirectedDataset = None,  # the dataset if it is open already, or the exception met on opening it
+    control: Scores = None,  # of the control on this dataset, where they are there already
+) -> dict:  # a row of the store; where the fit failed, without metrics and with the reason in `error`
     "Train and evaluate one head on one thread. The same task gives the same metrics in any process."
     row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         if isinstance(ds, Exception): raise ds
-        if ds is None: ds = open_dataset(task.dataset, task.seed, task.scale)
+        if ds is None:
+            ds = open_dataset(task.dataset, task.seed, task.scale)
         if control is None and task.split == "test":
             control = _trained_control(ds, task.scale, task.seed)
         head = task.make(ds.dim)
@@ -199,7 +205,8 @@ def fit_and_evaluate(
         found = dict(seconds=task.fit(head, ds).seconds, peak_memory_mb=_peak_memory())
         scores = score_split(head, ds, task.split)
         found |= split_metrics(scores) | dict(parameters=sum(p.numel() for p in head.parameters()))
-        if control: found |= control_metrics(scores, control, matched(ds))
+        if control:
+            found |= control_metrics(scores, control, matched(ds))
         row |= found | task.measure(head, ds)
     except Exception as error:
         row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
@@ -208,13 +215,15 @@ def fit_and_evaluate(
     return row
 
 
-def provenance() -> dict: # `commit` and `versions`, as in the store
+def provenance() -> dict:  # `commit` and `versions`, as in the store
     "The commit of this code (`+` where tracked files differ from it, `unknown` outside git) and the main versions."
     def git(*words):
         return subprocess.run(["git", "-C", str(Path(rolebregman.__file__).parent), *words], capture_output=True,
                               text=True, check=True, timeout=20).stdout.strip()
-    try: commit = git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
-    except (OSError, subprocess.SubprocessError): commit = "unknown"
+    try:
+        commit = git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        commit = "unknown"
     return dict(commit=commit, versions=f"python {platform.python_version()}; torch {torch.__version__}; "
                                         f"numpy {np.__version__}")
 
@@ -223,16 +232,19 @@ def _values(line, header):
     "The fields of a line as texts and numbers. Raises a ValueError that says which is none"
     if len(line) != len(header): raise ValueError(f"{len(line)} fields, expected {len(header)}")
     def value(name, text):
-        try: return text if name in _TEXT else int(text) if name == "seed" else float(text or "nan")
-        except ValueError: raise ValueError(f"{name} is {text!r}, no number") from None
+        try:
+            return text if name in _TEXT else int(text) if name == "seed" else float(text or "nan")
+        except ValueError:
+            raise ValueError(f"{name} is {text!r}, no number") from None
     return [value(name, text) for name, text in zip(header, line)]
 
 
 class Store:
     "Rows of finished fits in a CSV, one appended at a time."
-    def __init__(self,
-        path, # the file; it and its folder are made with the first row
-        columns: list = COLUMNS, # of the file
+    def __init__(
+        self,
+        path,  # the file; it and its folder are made with the first row
+        columns: list = COLUMNS,  # of the file
     ):
         self.path, self.columns = Path(path), list(columns)
 
@@ -240,7 +252,7 @@ class Store:
         data = self.path.read_bytes() if self.path.exists() else b""
         return data[:data.rfind(b"\n") + 1], len(data)
 
-    def rows(self) -> pd.DataFrame: # a failed fit has text in `error` and NaN for metrics
+    def rows(self) -> pd.DataFrame:  # a failed fit has text in `error` and NaN for metrics
         "All fits, the latest row of each. Raises a ValueError where the file has other columns or a damaged line."
         data, _ = self._whole_lines()
         if not data: return pd.DataFrame(columns=self.columns)
@@ -249,31 +261,36 @@ class Store:
             raise ValueError(f"{self.path} has the columns {' '.join(header)}; expected {' '.join(self.columns)}. "
                              "Move the file away, or choose another one")
         for line in reader:
-            try: lines.append(_values(line, header))
+            try:
+                lines.append(_values(line, header))
             except ValueError as error:
                 raise ValueError(f"{self.path}, line {reader.line_num}: {error}; the line is damaged. Remove it and "
                                  "run again") from None
         return pd.DataFrame(lines, columns=header).drop_duplicates(KEY, keep="last", ignore_index=True)
 
-    def append(self,
-        row: dict, # values by column; a missing one is left empty, one that is no column is left out
+    def append(
+        self,
+        row: dict,  # values by column; a missing one is left empty, one that is no column is left out
     ):
         "Write one row in one piece, after removing what an interrupted write may have left behind."
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.path.with_name(f".{self.path.name}.lock")): # another run may write to the same file
+        with FileLock(self.path.with_name(f".{self.path.name}.lock")):  # another run may write to the same file
             whole, size = self._whole_lines()
-            if len(whole) < size: os.truncate(self.path, len(whole))
+            if len(whole) < size:
+                os.truncate(self.path, len(whole))
             line = pd.DataFrame([{name: row.get(name) for name in self.columns}])
             with open(self.path, "ab", buffering=0) as file:
                 file.write(line.to_csv(index=False, header=not whole).encode())
                 os.fsync(file.fileno())
 
-    def keys(self,
-        failed: bool = True, # count fits that failed as well
-    ) -> set: # keys as in `Task.key`
+    def keys(
+        self,
+        failed: bool = True,  # count fits that failed as well
+    ) -> set:  # keys as in `Task.key`
         "Which fits are there."
         rows = self.rows()
-        if not failed: rows = rows[rows["error"] == ""]
+        if not failed:
+            rows = rows[rows["error"] == ""]
         return set(rows[KEY].itertuples(index=False, name=None))
 
 # %% ../../nbs/study/runner.ipynb #d1a05b06
@@ -282,13 +299,15 @@ _made_by = lru_cache(maxsize=1)(lambda run: provenance())
 
 
 @lru_cache(maxsize=2)
-def _opened(dataset, seed, scale, run): # a dataset, or the exception met; once a run in each process
-    try: return open_dataset(dataset, seed, scale, quiet=True)
-    except Exception as error: return error
+def _opened(dataset, seed, scale, run):  # a dataset, or the exception met; once a run in each process
+    try:
+        return open_dataset(dataset, seed, scale, quiet=True)
+    except Exception as error:
+        return error
 
 
 @lru_cache(maxsize=2)
-def _control(dataset, seed, scale, run): # scores of the control, once a run in each process; none without a dataset
+def _control(dataset, seed, scale, run):  # scores of the control, once a run in each process; none without a dataset
     ds = _opened(dataset, seed, scale, run)
     return None if isinstance(ds, Exception) else _trained_control(ds, scale, seed)
 
@@ -303,14 +322,14 @@ def _fit(task, run, openers):
 
 # %% ../../nbs/study/runner.ipynb #e2b1e932
 def run_grid(
-    tasks: list, # of `Task`
-    store: Store, # where rows go, and which tasks are done already
-    jobs: int = 1, # processes
-    retry: bool = False, # fit again what failed before
-    progress: bool = True, # show a bar with the time left
-    backend: str = "loky", # one of `BACKENDS`
-    address: str | None = None, # of a running Dask or Ray cluster; by default one is made and closed
-) -> pd.DataFrame: # the stored rows of exactly these tasks, in their order
+    tasks: list,  # of `Task`
+    store: Store,  # where rows go, and which tasks are done already
+    jobs: int = 1,  # processes
+    retry: bool = False,  # fit again what failed before
+    progress: bool = True,  # show a bar with the time left
+    backend: str = "loky",  # one of `BACKENDS`
+    address: str | None = None,  # of a running Dask or Ray cluster; by default one is made and closed
+) -> pd.DataFrame:  # the stored rows of exactly these tasks, in their order
     """Fit what is not in the store yet. It can be stopped at any moment and started again.
 
     Raises what `finished` raises; a fit that fails, or whose worker dies, is a row with the reason."""
@@ -324,7 +343,8 @@ def run_grid(
             store.append(fit_and_evaluate(task, row) | provenance() if isinstance(row, Exception) else row)
             bar.set_postfix_str(f"{task.dataset} {task.head}", refresh=False)
             bar.update()
-    for cache in (_opened, _control): cache.cache_clear()  # for fits of this process
+    for cache in (_opened, _control):
+        cache.cache_clear()  # for fits of this process
     rows = store.rows().set_index(KEY, drop=False)
     return rows.loc[[task.key for task in tasks]].reset_index(drop=True)
 
@@ -338,10 +358,10 @@ GRID = [(lr, margin, decay, 1.0) for lr, margin, decay in product((3e-4, 1e-3, 3
 
 
 def neighbours(
-    scores: dict, # score of each trial so far; a trial is a value for each of `AXES`
-    count: int, # how many new ones
-    wide: bool = True, # whether the head has a width
-) -> list: # trials, at most `count`
+    scores: dict,  # score of each trial so far; a trial is a value for each of `AXES`
+    count: int,  # how many new ones
+    wide: bool = True,  # whether the head has a width
+) -> list:  # trials, at most `count`
     "Untried trials one step from the best one; where there are none, from the next best, and so on."
     for best in sorted(scores, key=scores.get, reverse=True):
         found = []
@@ -354,22 +374,24 @@ def neighbours(
 
 # %% ../../nbs/study/runner.ipynb #d1a05c04
 def widened(
-    head: str, # one of `HEADS`
-    dim: int, # width of the embeddings
-    times: float, # by how much
-) -> dict: # options of `make_head`; none for a head without a width, or where `times` is 1
+    head: str,  # one of `HEADS`
+    dim: int,  # width of the embeddings
+    times: float,  # by how much
+) -> dict:  # options of `make_head`; none for a head without a width, or where `times` is 1
     "Options that make a head wider: its hidden layers, or where it has none, its projection."
-    with torch.random.fork_rng(devices=[]): config = make_head(head, dim).config
+    with torch.random.fork_rng(devices=[]):
+        config = make_head(head, dim).config
     name = next((name for name in ("hidden", "proj_dim") if name in config), None)
     if name is None or times == 1: return {}
-    def scale(width): return max(1, round(width * times))
+    def scale(width):
+        return max(1, round(width * times))
     return {name: scale(config[name]) if isinstance(config[name], int) else [scale(width) for width in config[name]]}
 
 
 def keep_settings(
-    path, # JSON of settings by dataset and head
-    dataset: str, # one of `DATASETS`
-    settings: dict, # head -> `train` and `options` of `Task`
+    path,  # JSON of settings by dataset and head
+    dataset: str,  # one of `DATASETS`
+    settings: dict,  # head -> `train` and `options` of `Task`
 ):
     "Write the settings of some heads on a dataset; what else the file holds stays."
     path = Path(path)
@@ -380,19 +402,19 @@ def keep_settings(
 
 
 def search(
-    dataset: str, # one of `DATASETS`
-    rows, # CSV that keeps a row for each fit of the search
-    chosen, # JSON that keeps the best settings by dataset and head; other datasets in it stay
-    heads: list = None, # names from `HEADS`; all of them by default
-    budget: int = 12, # trials for each head
-    grid: list = GRID, # the first trials, values of `AXES`
-    train: dict | None = None, # other settings of `TrainConfig`, the same in each trial
-    seeds: tuple = (100,), # kept apart from the seeds of every table
-    scale: str = "quick", # one of `SCALES`
-    task: type = Task, # what a fit is, `Task` or a class of its kind
-    columns: list = SEARCH, # of the CSV
-    **how, # of `run_grid`
-) -> pd.DataFrame: # one row for each head: its best settings, their validation score, and the axes it is at the end of
+    dataset: str,  # one of `DATASETS`
+    rows,  # CSV that keeps a row for each fit of the search
+    chosen,  # JSON that keeps the best settings by dataset and head; other datasets in it stay
+    heads: list = None,  # names from `HEADS`; all of them by default
+    budget: int = 12,  # trials for each head
+    grid: list = GRID,  # the first trials, values of `AXES`
+    train: dict | None = None,  # other settings of `TrainConfig`, the same in each trial
+    seeds: tuple = (100,),  # kept apart from the seeds of every table
+    scale: str = "quick",  # one of `SCALES`
+    task: type = Task,  # what a fit is, `Task` or a class of its kind
+    columns: list = SEARCH,  # of the CSV
+    **how,  # of `run_grid`
+) -> pd.DataFrame:  # one row for each head: its best settings, their validation score, and the axes it is at the end of
     """Choose settings by the mean of ranking and direction accuracy on validation, over the seeds; failures score zero.
 
     Equal scores: the earlier trial. It can be stopped and started again, as `run_grid` can. Raises a ValueError, and
@@ -420,7 +442,8 @@ def search(
         raise ValueError(f"every trial of {head} on {dataset} failed, so nothing is chosen; the last one: {error}. "
                          f"The rows are in {store.path}; retry=True fits them again")
     keep_settings(chosen, dataset, {head: settings(head, best[head]) for head in heads})
-    def at_end(name, value): return value in (AXES[name][0], AXES[name][-1])
+    def at_end(name, value):
+        return value in (AXES[name][0], AXES[name][-1])
     return pd.DataFrame([dict(
         head=head, **dict(zip(AXES, trial)), score=scores[head][trial], trials=len(scores[head]),
         at_end_of=" ".join(name for name, value in zip(AXES, trial) if at_end(name, value)))
@@ -428,10 +451,10 @@ def search(
 
 # %% ../../nbs/study/runner.ipynb #d1a05c05
 def chosen_names(
-    text: str, # names with commas or blanks between
-    known, # names that there are
-    what: str, # what they name, for the error
-    default=(), # names where the text holds none
+    text: str,  # names with commas or blanks between
+    known,  # names that there are
+    what: str,  # what they name, for the error
+    default=(),  # names where the text holds none
 ) -> list[str]:
     "The names that an option of a command gives. Raises a SystemExit that lists what there is for one not known."
     names = text.replace(",", " ").split() or list(default)
@@ -441,10 +464,10 @@ def chosen_names(
 
 
 def chosen_settings(
-    path, # the JSON that `search` writes; it need not exist
-    dataset: str, # one of `DATASETS`; see below for one that was not searched itself
-    head: str, # one of `HEADS`
-) -> dict: # keyword arguments `train` and `options` of `Task`
+    path,  # the JSON that `search` writes; it need not exist
+    dataset: str,  # one of `DATASETS`; see below for one that was not searched itself
+    head: str,  # one of `HEADS`
+) -> dict:  # keyword arguments `train` and `options` of `Task`
     """The chosen settings of a head on a dataset; empty where none were chosen.
 
     A split over nodes that was not searched takes those of its dataset split over edges, and a part of the Gene

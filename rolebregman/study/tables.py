@@ -41,7 +41,7 @@ go,order,0.996,0.0006,0.9515,0.0053,0.0,10
 """
 
 
-def paper_results() -> pd.DataFrame: # one row for each dataset and head
+def paper_results() -> pd.DataFrame:  # one row for each dataset and head
     "The main table of the paper (ten seeds): means and standard deviations of ranking and direction accuracy."
     return pd.read_csv(StringIO(_PAPER), names=["dataset", "head", "ranking_accuracy_mean", "ranking_accuracy_std",
                                                 "direction_accuracy_mean", "direction_accuracy_std", "negative_rate",
@@ -52,7 +52,8 @@ _SHOWN = {"ranking_accuracy": "ranking acc.", "direction_accuracy": "direction a
           "hits@10": "Hits@10", "auc": "AUC", "negative_rate": "neg. rate", "seconds": "seconds"}
 
 
-def _order(names): return sorted(names, key=lambda name: list(HEADS).index(name) if name in HEADS else len(HEADS))
+def _order(names):
+    return sorted(names, key=lambda name: list(HEADS).index(name) if name in HEADS else len(HEADS))
 
 
 def _paper_of(dataset):
@@ -61,8 +62,8 @@ def _paper_of(dataset):
 
 
 def results_table(
-    rows: pd.DataFrame, # rows of one dataset and scale
-) -> pd.DataFrame: # text, one line for each head
+    rows: pd.DataFrame,  # rows of one dataset and scale
+) -> pd.DataFrame:  # text, one line for each head
     "Mean ± standard deviation over seeds for each head, the paper's figures beside them. Failed fits are left out."
     rows = rows[rows["error"] == ""]
     paper, lines = _paper_of(rows["dataset"].iloc[0]), {}
@@ -80,8 +81,8 @@ def results_table(
 
 
 def narrow_table(
-    rows: pd.DataFrame, # rows of one dataset and scale
-) -> str: # lines of at most 100 characters, the last one says what the columns are
+    rows: pd.DataFrame,  # rows of one dataset and scale
+) -> str:  # lines of at most 100 characters, the last one says what the columns are
     "The main columns of `results_table` for a terminal."
     columns = {"ranking acc.": "R-Acc", "direction acc.": "D-Acc", "MRR": "MRR", "neg. rate": "neg",
                "paper R-Acc": "paper R", "paper D-Acc": "paper D", "seconds": "s"}
@@ -94,11 +95,11 @@ def narrow_table(
 
 
 def paired(
-    rows: pd.DataFrame, # rows of one dataset and scale
-    head: str, # the one
-    other: str, # the other
-    metric: str = "direction_accuracy", # a column
-) -> Comparison: # of `head` minus `other`, over the seeds that both have
+    rows: pd.DataFrame,  # rows of one dataset and scale
+    head: str,  # the one
+    other: str,  # the other
+    metric: str = "direction_accuracy",  # a column
+) -> Comparison:  # of `head` minus `other`, over the seeds that both have
     "Paired comparison of two heads over their common seeds. Raises a ValueError where they have none."
     a, b = (rows[(rows["head"] == name) & (rows["error"] == "")].set_index("seed")[metric] for name in (head, other))
     seeds = a.index.intersection(b.index)
@@ -106,8 +107,8 @@ def paired(
 
 
 def findings(
-    rows: pd.DataFrame, # rows of one dataset and scale
-) -> list[str]: # sentences
+    rows: pd.DataFrame,  # rows of one dataset and scale
+) -> list[str]:  # sentences
     "What the table says, computed from the rows: the best heads, what roles add, and what the control leaves over."
     rows = rows[rows["error"] == ""]
     means = rows.groupby("head")[["ranking_accuracy", "direction_accuracy"]].mean()
@@ -131,8 +132,8 @@ def findings(
 
 
 def results_figure(
-    rows: pd.DataFrame, # rows of one dataset and scale
-) -> Figure: # two panels, ranking and direction accuracy
+    rows: pd.DataFrame,  # rows of one dataset and scale
+) -> Figure:  # two panels, ranking and direction accuracy
     "Each head's accuracies (dots: mean, bars: one standard deviation over seeds) and the paper's (open diamonds)."
     rows = rows[rows["error"] == ""]
     heads, paper = _order(rows["head"].unique())[::-1], _paper_of(rows["dataset"].iloc[0])
@@ -156,9 +157,9 @@ def results_figure(
 
 # %% ../../nbs/study/tables.ipynb #7407ad46
 def mean_table(
-    rows: pd.DataFrame, # rows of one scale
-    metric: str = "direction_accuracy", # a column
-) -> pd.DataFrame: # float, a line for each head and a column for each dataset; failed fits are left out
+    rows: pd.DataFrame,  # rows of one scale
+    metric: str = "direction_accuracy",  # a column
+) -> pd.DataFrame:  # float, a line for each head and a column for each dataset; failed fits are left out
     "The mean of a metric over seeds."
     rows = rows[rows["error"] == ""]
     table = rows.pivot_table(index="head", columns="dataset", values=metric, sort=False)
@@ -166,10 +167,10 @@ def mean_table(
 
 
 def mean_figure(
-    rows: pd.DataFrame, # rows of one scale
-    metric: str = "direction_accuracy", # a column, better when larger
-    faintest: float = 0.1, # cells that are this far behind the best of their column are white
-) -> Figure: # one panel
+    rows: pd.DataFrame,  # rows of one scale
+    metric: str = "direction_accuracy",  # a column, better when larger
+    faintest: float = 0.1,  # cells that are this far behind the best of their column are white
+) -> Figure:  # one panel
     "`mean_table` as a picture: the darker, the nearer to the best of its column; the best one is framed."
     table = mean_table(rows, metric)
     figure = Figure(figsize=(7.5, 1.2 + 0.27 * len(table)), layout="constrained")
@@ -179,7 +180,8 @@ def mean_figure(
     for (y, x), value in np.ndenumerate(table.to_numpy()):
         best = behind.iloc[y, x] == 0
         ax.text(x + 0.5, y + 0.5, f"{value:.3f}", ha="center", va="center", fontsize=8)
-        if best: ax.add_patch(Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, fill=False, edgecolor="#D55E00", lw=1.5))
+        if best:
+            ax.add_patch(Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, fill=False, edgecolor="#D55E00", lw=1.5))
     ax.set_yticks(np.arange(len(table)) + 0.5, table.index, fontsize=8)
     ax.set_xticks(np.arange(table.shape[1]) + 0.5, [name.replace("/", "\n") for name in table.columns], fontsize=8)
     ax.tick_params(length=0)
@@ -193,8 +195,8 @@ def mean_figure(
 
 # %% ../../nbs/study/tables.ipynb #f7be3d65
 def beside_paper(
-    rows: pd.DataFrame, # rows of one scale
-) -> pd.DataFrame: # a line for each dataset and head that the paper reports; differences are ours minus the paper's
+    rows: pd.DataFrame,  # rows of one scale
+) -> pd.DataFrame:  # a line for each dataset and head that the paper reports; differences are ours minus the paper's
     "Ranking (R) and direction (D) accuracy of the paper and of the rows, means over seeds."
     paper, lines = paper_results().set_index(["dataset", "head"]), []
     means = {"R": mean_table(rows, "ranking_accuracy"), "D": mean_table(rows, "direction_accuracy")}
@@ -210,11 +212,11 @@ def beside_paper(
 
 # %% ../../nbs/study/tables.ipynb #50fb99d5
 def significance(
-    rows: pd.DataFrame, # rows of one scale
-    head: str, # the one
-    others: list | None = None, # the heads it is compared with; all others by default
-    metric: str = "direction_accuracy", # a column
-) -> pd.DataFrame: # a line for each dataset and other head that has a seed in common
+    rows: pd.DataFrame,  # rows of one scale
+    head: str,  # the one
+    others: list | None = None,  # the heads it is compared with; all others by default
+    metric: str = "direction_accuracy",  # a column
+) -> pd.DataFrame:  # a line for each dataset and other head that has a seed in common
     """Paired differences of `head` minus each other head: mean, 95 % interval, p of the sign test, seeds won, verdict.
 
     The verdict is `better` or `worse` where the interval leaves out zero and p < 0.05, else `open`."""
@@ -232,10 +234,10 @@ def significance(
 
 # %% ../../nbs/study/tables.ipynb #b57e1a02
 def best_rivals(
-    rows: pd.DataFrame, # rows of one scale
-    head: str, # the one
-    metrics=("ranking_accuracy", "direction_accuracy"), # columns; their first words go into the index
-) -> pd.DataFrame: # by (metric, dataset): both means, the rival, and the paired difference, `head` minus the rival
+    rows: pd.DataFrame,  # rows of one scale
+    head: str,  # the one
+    metrics=("ranking_accuracy", "direction_accuracy"),  # columns; their first words go into the index
+) -> pd.DataFrame:  # by (metric, dataset): both means, the rival, and the paired difference, `head` minus the rival
     "For each metric and dataset: the other head with the highest mean, beside this one."
     lines = []
     for metric in metrics:
@@ -248,20 +250,20 @@ def best_rivals(
 
 
 def datasets_where(
-    rivals: pd.DataFrame, # of `best_rivals`
-    metric: str, # "ranking", "direction" or another in the index
-    verdict: str = "worse", # or "better", "open"
-) -> str: # "sick (by 0.0006), wordnet (by 0.0127)", or "no dataset"
+    rivals: pd.DataFrame,  # of `best_rivals`
+    metric: str,  # "ranking", "direction" or another in the index
+    verdict: str = "worse",  # or "better", "open"
+) -> str:  # "sick (by 0.0006), wordnet (by 0.0127)", or "no dataset"
     "The datasets where the head is worse than the best other one, and by how much; or those of another verdict."
     some = rivals.loc[metric].query("verdict == @verdict")["difference"]
     return ", ".join(f"{dataset} (by {abs(gap):.4f})" for dataset, gap in some.items()) or "no dataset"
 
 # %% ../../nbs/study/tables.ipynb #b57e1a05
 def against_itself(
-    rows: pd.DataFrame, # rows of one scale
-    changed: pd.DataFrame, # rows of some of these heads, datasets and seeds after a change
-    metric: str, # a column
-) -> pd.DataFrame: # a line for each dataset and head of `changed`, as of `significance`; the head in `head`
+    rows: pd.DataFrame,  # rows of one scale
+    changed: pd.DataFrame,  # rows of some of these heads, datasets and seeds after a change
+    metric: str,  # a column
+) -> pd.DataFrame:  # a line for each dataset and head of `changed`, as of `significance`; the head in `head`
     "Heads after a change minus the same heads before it, paired by seed."
     both, found = pd.concat([rows, changed.assign(head=changed["head"] + ", changed")]), []
     for dataset, head in dict.fromkeys(changed[["dataset", "head"]].itertuples(index=False, name=None)):
@@ -270,9 +272,9 @@ def against_itself(
 
 
 def print_summary(
-    rows: pd.DataFrame, # of a grid
-    path, # where they are
-    metrics, # columns
+    rows: pd.DataFrame,  # of a grid
+    path,  # where they are
+    metrics,  # columns
 ):
     "Print what failed and why, the means over seeds of each metric, and where the rows are."
     for reason, some in rows[rows["error"] != ""].groupby("error", sort=False):
@@ -282,20 +284,22 @@ def print_summary(
     print(f"\n{len(rows)} rows, {int((rows['error'] != '').sum())} of them failed: {path}")
 
 # %% ../../nbs/study/tables.ipynb #872f0e02
-def _symmetric(head): return head in HEADS and HEADS[head].head.symmetric # one half of anything, by ties
+def _symmetric(head):
+    return head in HEADS and HEADS[head].head.symmetric  # one half of anything, by ties
 
 
 def control_table(
-    rows: pd.DataFrame, # rows of one scale
-    control: str = "direction_prior", # the head that never looks at the pair
-) -> pd.DataFrame: # a line for each dataset; accuracies in [0, 1], and the heads that reach them
+    rows: pd.DataFrame,  # rows of one scale
+    control: str = "direction_prior",  # the head that never looks at the pair
+) -> pd.DataFrame:  # a line for each dataset; accuracies in [0, 1], and the heads that reach them
     "Direction accuracy of the control and of the best other head: overall, where the control is wrong, matched."
     lines = {}
     for metric, label in (("direction_accuracy", "all pairs"), ("direction_prior_wrong", "control wrong"),
                           ("direction_matched", "matched")):
         means = mean_table(rows, metric)
         others = means.loc[[head for head in means.index if head != control and not _symmetric(head)]]
-        if control in means.index and metric != "direction_prior_wrong": lines[f"control, {label}"] = means.loc[control]
+        if control in means.index and metric != "direction_prior_wrong":
+            lines[f"control, {label}"] = means.loc[control]
         lines[f"best, {label}"], lines[f"which, {label}"] = others.max(), others.idxmax()
     return pd.DataFrame(lines)
 
@@ -307,11 +311,13 @@ def _verdicts(rows, head, other, metric):
     for verdict in ("better", "worse", "open"):
         some = table[table["verdict"] == verdict] if len(table) else table
         names = ", ".join(f"{d} ({x:+.3f})" for d, x in zip(some["dataset"], some["difference"])) if len(some) else ""
-        if names: parts.append(f"{verdict} on {names}")
+        if names:
+            parts.append(f"{verdict} on {names}")
     return "; ".join(parts) or "not compared"
 
 
-def _span(values): return f"{min(values):.3f} to {max(values):.3f}"
+def _span(values):
+    return f"{min(values):.3f} to {max(values):.3f}"
 
 
 def _on_maps(rows):
@@ -362,11 +368,11 @@ def _on_control(rows, ours, control):
 
 
 def conclusions(
-    rows: pd.DataFrame, # rows of one scale, of many datasets
-    ours: str = "directed_bregman", # the head that is put forward
-    rival: str = "mlp", # what it is compared with
-    control: str = "direction_prior", # the head that never looks at the pair
-) -> dict: # what it is about to a sentence or two
+    rows: pd.DataFrame,  # rows of one scale, of many datasets
+    ours: str = "directed_bregman",  # the head that is put forward
+    rival: str = "mlp",  # what it is compared with
+    control: str = "direction_prior",  # the head that never looks at the pair
+) -> dict:  # what it is about to a sentence or two
     "What held, what did not, and what the control changes. What needs a head that is not among the rows is left out."
     rows = rows[rows["error"] == ""]
     there = set(rows["head"])
@@ -374,12 +380,15 @@ def conclusions(
     said = {"Never negative": (
         f"in {len(family):,} fits of {family['head'].nunique()} Bregman heads the largest share of negative distances "
         f"is {family['negative_rate'].max():g}.")}
-    if {"role_bregman", "icnn_bregman"} <= there: said |= _on_maps(rows)
-    if {ours, rival} <= there: said |= _on_ours(rows, ours, rival, control)
+    if {"role_bregman", "icnn_bregman"} <= there:
+        said |= _on_maps(rows)
+    if {ours, rival} <= there:
+        said |= _on_ours(rows, ours, rival, control)
     if {ours, "cosine"} <= there:
         cosine = mean_table(rows, "ranking_accuracy").loc["cosine"]
         said["Ranking without learning"] = (
             f"cosine, which learns nothing and has no direction, reaches {_span(cosine)} in ranking. "
             f"{ours} minus cosine: {_verdicts(rows, ours, 'cosine', 'ranking_accuracy')}.")
-    if {ours, control} <= there: said |= _on_control(rows, ours, control)
+    if {ours, control} <= there:
+        said |= _on_control(rows, ours, control)
     return said

@@ -30,7 +30,8 @@ def _stay_with(parent):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tqdm.set_lock(RLock())  # its own is a semaphore of the system, which a process that is killed leaves behind
     def watch():
-        while os.getppid() == parent: time.sleep(0.5)
+        while os.getppid() == parent:
+            time.sleep(0.5)
         os._exit(1)
     Thread(target=watch, daemon=True).start()
 
@@ -40,7 +41,8 @@ def _loky(jobs, address=None):
     "A function (work, item) -> future on processes of this machine"
     one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS", "VECLIB_MAXIMUM", "NUMEXPR")}
     executor = ProcessPoolExecutor(jobs, initializer=_stay_with, initargs=(os.getpid(),), env=one)
-    try: yield executor.submit
+    try:
+        yield executor.submit
     except BaseException:
         executor.shutdown(kill_workers=True)
         raise
@@ -48,36 +50,43 @@ def _loky(jobs, address=None):
 
 # %% ../../nbs/study/workers.ipynb #6c0087e1
 def _package(name, backend):
-    try: return import_module(name)
+    try:
+        return import_module(name)
     except ImportError as error:
         raise ImportError(f"the back-end {backend!r} needs the package {name}: pip install 'rolebregman[scale]', or "
                           f"pip install {name}") from error
 
 
-def _knock(address): # both packages wait for minutes where nobody is at home
+def _knock(address):  # both packages wait for minutes where nobody is at home
     where = urlsplit(address if "//" in address else f"//{address}")
-    try: socket.create_connection((where.hostname, where.port), timeout=10).close()
-    except (OSError, ValueError) as error: raise ConnectionError(f"nobody answers at {address}: {error}") from error
+    try:
+        socket.create_connection((where.hostname, where.port), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise ConnectionError(f"nobody answers at {address}: {error}") from error
 
 
 @contextmanager
-def _deaf(): # processes that are started here inherit that Ctrl-C is not for them
+def _deaf():  # processes that are started here inherit that Ctrl-C is not for them
     if current_thread() is not main_thread():
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try: yield
-    finally: signal.signal(signal.SIGINT, before)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def _dask(jobs, address):
     "The same on a Dask cluster"
     distributed = _package("distributed", "dask")
-    if address: _knock(address)
+    if address:
+        _knock(address)
     own = dict(n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=":0", silence_logs=logging.ERROR)
     with ExitStack() as stack:
-        with _deaf(): cluster = address or stack.enter_context(distributed.LocalCluster(**own))
+        with _deaf():
+            cluster = address or stack.enter_context(distributed.LocalCluster(**own))
         try:
             client = stack.enter_context(distributed.Client(cluster, set_as_default=False, timeout=20))
             client.wait_for_workers(1, timeout=60)
@@ -90,13 +99,15 @@ def _dask(jobs, address):
 def _ray(jobs, address):
     "The same on a Ray cluster"
     ray = _package("ray", "ray")
-    if address and address != "auto": _knock(address)
+    if address and address != "auto":
+        _knock(address)
     own = {} if address else dict(num_cpus=jobs, include_dashboard=False, object_store_memory=2**27)
     ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
     try:
         call = ray.remote(num_cpus=1, max_retries=2)(lambda work, item: work(item))
         yield lambda work, item: call.remote(work, item).future()
-    finally: ray.shutdown()
+    finally:
+        ray.shutdown()
 
 
 # Where processes run, by name
@@ -105,7 +116,8 @@ BACKENDS = {"loky": _loky, "dask": _dask, "ray": _ray}
 # %% ../../nbs/study/workers.ipynb #11be1192
 def _outcome(future):
     "What a future holds, a result or an exception"
-    try: return future.exception() or future.result()
+    try:
+        return future.exception() or future.result()
     except CancelledError:
         raise ConnectionError("the cluster went away; what had come back before is all there is") from None
 
@@ -124,18 +136,21 @@ def _in_processes(work, items, jobs):
                 for future in wait(pending, return_when=FIRST_COMPLETED).done:
                     item, died = pending.pop(future), isinstance(future.exception(), BrokenProcessPool)
                     whole = whole and not died
-                    if not died: yield item, _outcome(future)
-                    elif width > 1: suspects.append(item)
-                    else: yield item, RuntimeError("the process died that did this and nothing else; out of memory?")
+                    if not died:
+                        yield item, _outcome(future)
+                    elif width > 1:
+                        suspects.append(item)
+                    else:
+                        yield item, RuntimeError("the process died that did this and nothing else; out of memory?")
 
 
 def finished(
-    work: Callable, # a function of one item; importable, or simple enough to be sent
-    items: Iterable, # what to call it with
-    jobs: int = 1, # processes; with an `address`, the cluster says how many
-    backend: str = "loky", # one of `BACKENDS`; loky with one job is this process itself
-    address: str | None = None, # of a running cluster, as `"tcp://10.0.0.5:8786"`; by default one is made and closed
-) -> Iterator[tuple]: # (item, `work(item)`, or the exception met), in the order in which they finish
+    work: Callable,  # a function of one item; importable, or simple enough to be sent
+    items: Iterable,  # what to call it with
+    jobs: int = 1,  # processes; with an `address`, the cluster says how many
+    backend: str = "loky",  # one of `BACKENDS`; loky with one job is this process itself
+    address: str | None = None,  # of a running cluster, as `"tcp://10.0.0.5:8786"`; by default one is made and closed
+) -> Iterator[tuple]:  # (item, `work(item)`, or the exception met), in the order in which they finish
     """Call a function with each item on many workers.
 
     Raises a ValueError for an unknown back-end or an address that nobody asked for, an ImportError that says what to
@@ -151,9 +166,13 @@ def _finished(work, items, jobs, backend, address):
         if backend != "loky":
             with BACKENDS[backend](min(jobs, len(items)) or 1, address) as submit:
                 pending = {submit(work, item): item for item in items}
-                for future in as_completed(pending): yield pending[future], _outcome(future)
-        elif jobs > 1: yield from _in_processes(work, items, min(jobs, len(items)) or 1)
+                for future in as_completed(pending):
+                    yield pending[future], _outcome(future)
+        elif jobs > 1:
+            yield from _in_processes(work, items, min(jobs, len(items)) or 1)
         else:
             for item in items:
-                try: yield item, work(item)
-                except Exception as error: yield item, error
+                try:
+                    yield item, work(item)
+                except Exception as error:
+                    yield item, error

@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
     from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
 
-    from rolebregman.integrations import (
+    from rolebregman.integrations.sentence_transformers import (
         DirectedEncoder,
         DirectedEvaluator,
         DirectedLoss,
