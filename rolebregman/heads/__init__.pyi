@@ -13,5 +13,7 @@ from .role_head import INITS as INITS
 from .role_head import MAPS as MAPS
 from .role_head import ROLES as ROLES
 from .role_head import RoleMap as RoleMap
+from .role_head import SharedMap as SharedMap
+from .role_head import item_map as item_map
 from .role_head import load_head as load_head
 from .standardizer import Standardizer as Standardizer
