@@ -154,18 +154,12 @@ class _Encoding(_Interface):
             raise ValueError(f"{name}: expected embeddings of width {self.dim}, found shape {tuple(x.shape)}")
         return self.standardizer(x).to(like.dtype)
 
-    def encode_source(
-        self,
-        x: Tensor,  # (..., d), raw embeddings
-    ) -> Tensor:  # (..., k)
-        "Standardise, then `source`"
+    def encode_source(self, x: Tensor) -> Tensor:
+        "Standardise raw embeddings, then `source`: `(..., d) -> (..., k)`"
         return self.source(self.standardized(x, "x"))
 
-    def encode_target(
-        self,
-        y: Tensor,  # (..., d), raw embeddings
-    ) -> Tensor:  # (..., k)
-        "Standardise, then `target`"
+    def encode_target(self, y: Tensor) -> Tensor:
+        "Standardise raw embeddings, then `target`: `(..., d) -> (..., k)`"
         return self.target(self.standardized(y, "y"))
 
     def fit_standardizer(
@@ -232,8 +226,7 @@ class _Scoring(_Calls):
             found = f"{tuple(np.shape(X))} and {tuple(np.shape(Y))}"
             raise ValueError(f"X and Y must pair up, (n, {self.dim}) both, found shapes {found}")
         compare, parts = compiled(self.compare) if compile else self.compare, []
-        def some(a, b):
-            parts.append(compare(self.encode_source(X[a:b]), self.encode_target(Y[a:b])).cpu())
+        some = lambda a, b: parts.append(compare(self.encode_source(X[a:b]), self.encode_target(Y[a:b])).cpu())
         in_blocks(some, len(X), self.pairs_at_once, "scoring")
         found = torch.cat(parts) if parts else torch.zeros(0)
         if not (finite := found.isfinite()).all():
@@ -269,7 +262,7 @@ class _ProductForm(_Scoring):
         "The distance, up to rounding, from the sum of the biases less the inner product; it grows with it"
         return z
 
-
+# %% ../../nbs/heads/distance_head.ipynb #61148d2c
 class _AllPairs(_ProductForm):
     "Distances of all pairs"
 
@@ -311,12 +304,6 @@ def _check_finite(state: dict, what: str):
     for name, tensor in state.items():
         if not tensor.isfinite().all(): raise ValueError(f"{what}: {name} holds a NaN or an infinity")
 
-
-def _kept_under(cls: type) -> str:
-    "What a file calls the place of a class: the package in this library, the module elsewhere"
-    parts = cls.__module__.split(".")
-    return ".".join(parts[:2] if parts[0] == "rolebregman" else parts)
-
 # %% ../../nbs/heads/distance_head.ipynb #8987fafd
 class DistanceHead(_AllPairs):
     """A learned score of ordered pairs, smaller is closer: `head(x, y)` with `(..., d)`, `(..., d)` -> `(...)`.
@@ -339,7 +326,9 @@ class DistanceHead(_AllPairs):
         _check_finite(self.state_dict(), "this head cannot be saved")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        about = {"class": type(self).__qualname__, "module": _kept_under(type(self)), "config": self.config,
+        place = type(self).__module__.split(".")
+        place = ".".join(place[:2] if place[0] == "rolebregman" else place)  # rooms of this library move
+        about = {"class": type(self).__qualname__, "module": place, "config": self.config,
                  "dtype": str(self.standardizer.mean.dtype).removeprefix("torch."), "rolebregman": __version__}
         text = json.dumps(about, indent=2, default=lambda value: value.tolist()) + "\n"  # NumPy's numbers as plain ones
         state = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
