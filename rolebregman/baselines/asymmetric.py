@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..heads.role_head import DistanceHead, SharedMap
+from ..heads.distance_head import DistanceHead
+from ..heads.role_head import SharedMap
 from ..icnn.potential import NonNegativeWeight
 
 # %% ../../nbs/baselines/asymmetric.ipynb #385fcabd

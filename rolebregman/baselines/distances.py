@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..heads.role_head import DistanceHead
+from ..heads.distance_head import DistanceHead
 
 # %% ../../nbs/baselines/distances.ipynb #e52683fb
 class SquaredDistance(DistanceHead):

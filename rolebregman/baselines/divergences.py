@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..heads.role_head import DistanceHead, item_map
+from ..heads.distance_head import DistanceHead
+from ..heads.role_head import item_map
 
 # %% ../../nbs/baselines/divergences.ipynb #c626d1e3
 def log_kl(

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..heads.role_head import DistanceHead, SharedMap
+from ..heads.distance_head import DistanceHead
+from ..heads.role_head import SharedMap
 
 # %% ../../nbs/baselines/hyperbolic.ipynb #f5779c4a
 _RADIUS = 40.0  # radii stay below it: sinh(40)^2 is the last power of ten but three that float32 holds

@@ -14,7 +14,8 @@ from .distances import Cosine, Euclidean, Mahalanobis
 from .divergences import DeepDivergence, MaxAffineBregman
 from .hyperbolic import EntailmentCones, HiT, Poincare
 from .scorers import MLP, Bilinear, DirectionPrior
-from ..heads.role_head import BregmanHead, DistanceHead
+from ..heads.distance_head import DistanceHead
+from ..heads.role_head import BregmanHead
 
 # %% ../../nbs/03_baselines.ipynb #55cc5d61
 # What a head is to the comparison

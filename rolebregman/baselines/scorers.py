@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..heads.role_head import DistanceHead
+from ..heads.distance_head import DistanceHead
 
 # %% ../../nbs/baselines/scorers.ipynb #21d88792
 class Bilinear(DistanceHead):

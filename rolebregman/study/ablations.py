@@ -29,7 +29,7 @@ from .. import training
 from ..evaluation import compare
 from ..icnn.potential import OUTPUT_GAIN
 from .runner import SEARCH, Store, Task, chosen_names, chosen_settings, run_grid
-from ..heads.standardizer import Standardizer
+from ..heads.distance_head import Standardizer
 from ..training import rank_loss
 
 # %% ../../nbs/08_ablations.ipynb #5c61e9f5
