@@ -9,22 +9,12 @@ import torch
 import typer
 from matplotlib.colors import to_hex
 
-from rolebregman.baselines import (
-    HEADS,
-    Entry,
-    SharedMap,
-    SquaredDistance,
-    floored,
-    heads_of_group,
-    log_kl,
-    make_head,
-    maxmean,
-)
+from rolebregman.baselines import HEADS, Entry, SquaredDistance, floored, heads_of_group, log_kl, make_head, maxmean
 from rolebregman.cli.command import items_of, pairs_file, say, watched
 from rolebregman.common import sorted_unique
 from rolebregman.datasets import CitationGraph, DirectedDataset, check_vectors, faults_named, read_linqs, toy_tree
 from rolebregman.evaluation import Comparison, NegativeSampler, compare, node_label
-from rolebregman.heads import BregmanHead, RoleMap, lay_out, middle
+from rolebregman.heads import BregmanHead, RoleMap, SharedMap, lay_out, middle
 from rolebregman.icnn import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
 from rolebregman.interpretability import Explanation, explain
 from rolebregman.retrieval import Nearest, TargetIndex, as_array, as_numbers, check_rows, described, to_disk

@@ -52,7 +52,8 @@ class Scale:
 
 # How much is run, by name
 SCALES = dict(
-    quick=Scale(("go/cellular_component",), 3, heads=tuple(head for head in HEADS if head not in heads_of_group("peer"))),
+    quick=Scale(("go/cellular_component",), 3,
+                heads=tuple(head for head in HEADS if head not in heads_of_group("peer"))),
     paper=Scale(("hyperlex/random", "hyperlex/lexical", "sick", "snli/dev-as-train", "wordnet",
                  "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10)),
     full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3))
