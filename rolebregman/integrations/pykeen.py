@@ -13,7 +13,7 @@ from pykeen.triples import CoreTriplesFactory
 
 from ..common import require_type
 from ..heads.distance_head import DistanceHead
-from ..retrieval.nearest import as_numbers
+from ..retrieval.bounds import as_numbers
 
 # %% ../../nbs/integrations/pykeen.ipynb #47355869
 class HeadInteraction(Interaction):

@@ -13,7 +13,8 @@ import torch
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
 from rolebregman.icnn import ACTIVATIONS
-from rolebregman.retrieval import GROUP, Faiss, Nearest, SourceIndex, TargetIndex, fingerprint, put, smallest
+from rolebregman.cli.own_files import put
+from rolebregman.retrieval import GROUP, Faiss, Nearest, SourceIndex, TargetIndex, fingerprint, smallest
 from rolebregman.retrieval import index as retrieval
 
 D = 12
