@@ -42,7 +42,7 @@ class HeadInteraction(Interaction):
         "Back to the weights that the head had when it was given"
         self.head.load_state_dict(self.start)
 
-
+# %% ../../nbs/integrations/pykeen.ipynb #6e1b4f03
 def head_model(
     head: DistanceHead,  # of the width of the vectors
     vectors,  # (n, d), of the entities, in the order of their ids in PyKEEN

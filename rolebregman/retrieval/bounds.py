@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..common import in_blocks
-from ..heads.ranking import lay_out, middle, rounding
+from ..heads.ranking import robust_centre, rounding_factor, target_forms
 from ..heads.distance_head import DistanceHead
 
 # %% ../../nbs/retrieval/bounds.ipynb #3c2109ac
@@ -183,8 +183,8 @@ class _Forms(_Tables):
     ) -> Tensor:  # (m, q + 3), right in (2)
         "Items as the matrix product takes them; bounds that say nothing where the form overflows"
         form = SimpleNamespace(target_form=self.forms()[0], held_weights=self.fine.held_weights)
-        vectors, bias, norm = lay_out(form, items, centre)
-        step = rounding(items.dtype, vectors.shape[1])
+        vectors, bias, norm = target_forms(form, items, centre)
+        step = rounding_factor(items.dtype, vectors.shape[1])
         rows = torch.cat([vectors.neg_(), torch.stack([bias, bias.abs() * -step, norm * -step], 1)], 1)
         wild = _overflows(norm, bias)
         rows[wild], rows[wild, -2] = 0, -_ANY
@@ -196,7 +196,7 @@ class _Forms(_Tables):
     ) -> tuple[Tensor, Tensor]:  # (n, q + 3), left in (2); (n,), twice the part of (1) that is the query's own
         "Queries as the matrix product takes them; zeros and infinity where the form overflows"
         s, bias = self.forms()[1](q.double(), self.centre)
-        one, step, wild = torch.ones_like(bias), rounding(q.dtype, s.shape[1]), _overflows(s.norm(dim=1), bias)
+        one, step, wild = torch.ones_like(bias), rounding_factor(q.dtype, s.shape[1]), _overflows(s.norm(dim=1), bias)
         s, spare = s.masked_fill(wild[:, None], 0), (4 * step * bias.abs()).masked_fill(wild, torch.inf)
         rows = torch.cat([s, torch.stack([one, one, s.norm(dim=1)], 1)], 1)
         return rows.to(torch.promote_types(q.dtype, torch.float32)), spare
@@ -237,7 +237,7 @@ class BoundedItems(_Forms):
         self.encode_blocks(table, self.item_name, self.encode, keep, do, max(1, (1 << 22) // self.head.dim))
         if items is None: return
         if self.by_product:
-            centre = middle(items) if self.centre is None else self.centre
+            centre = robust_centre(items) if self.centre is None else self.centre
             rows = self.item_rows(items, centre)
             if self.rows is not None:
                 rows = torch.cat([self.rows, rows])
