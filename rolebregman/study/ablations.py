@@ -28,7 +28,9 @@ from . import runner
 from .. import training
 from ..evaluation import compare
 from ..icnn.potential import OUTPUT_GAIN
-from .runner import SEARCH, Store, Task, chosen_names, chosen_settings, run_grid
+from .runner import Task, run_grid
+from .store import SEARCH, Store
+from .settings import chosen_names, chosen_settings
 from ..heads.standardizer import Standardizer
 from ..training import rank_loss
 
@@ -314,12 +316,12 @@ class Variant(Task):
     change: dict = field(default_factory=dict)  # what no setting says: edges, turned, inputs, weights, nearest
 
     @property
-    def unsaid(self) -> dict:
+    def hidden_settings(self) -> dict:
         "The change."
         return self.change
 
     @property
-    def called(self) -> dict:
+    def labels(self) -> dict:
         "The panel, and the variant's name in it."
         return dict(panel=self.panel, variant=self.variant)
 

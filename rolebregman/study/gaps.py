@@ -24,7 +24,9 @@ from ..datasets.directed import DirectedDataset
 from ..evaluation import compare
 from ..heads.role_head import BregmanHead
 from ..interpretability.explanation import double, gap_parts
-from .runner import SEARCH, Store, Task, chosen_names, chosen_settings, run_grid
+from .runner import Task, run_grid
+from .store import SEARCH, Store
+from .settings import chosen_names, chosen_settings
 from ..evaluation import preference_rate
 
 # %% ../../nbs/study/gaps.ipynb #cf955c03

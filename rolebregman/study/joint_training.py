@@ -17,7 +17,9 @@ import torch
 
 from ..baselines.registry import make_head
 from ..datasets.directed import DirectedDataset
-from .runner import COLUMNS, Store, open_dataset, provenance
+from .ogb import COLUMNS
+from .runner import open_dataset, provenance
+from .store import Store
 from ..datasets.sources import fetch
 from ..training import TrainConfig, fit
 

@@ -15,8 +15,9 @@ from fastcore.script import call_parse, store_true
 from matplotlib.figure import Figure
 
 from ..baselines.registry import HEADS
-from .runner import (
-    AXES, DATASETS, SCALES, SEARCH, Store, Task, chosen_names, chosen_settings, keep_settings, run_grid)
+from .runner import DATASETS, SCALES, Task, run_grid
+from .store import SEARCH, Store
+from .settings import AXES, chosen_names, chosen_settings, keep_settings
 from .tables import against_itself, print_summary
 
 # %% ../../nbs/study/more_negatives.ipynb #767c9110

@@ -28,8 +28,9 @@ from ..datasets.citations import OGBDataset, evaluate_ogb
 from ..datasets.directed import DirectedDataset, Report
 from ..datasets.registry import load_dataset
 from ..evaluation import filtered_ranks, rank_metrics
-from .runner import (
-    DATASETS, GRID, SEARCH, Store, Task, chosen_names, chosen_settings, run_grid, search)
+from .runner import DATASETS, Task, run_grid
+from .store import SEARCH, Store
+from .settings import GRID, chosen_names, chosen_settings, search
 from .tables import paired, print_summary
 
 # %% ../../nbs/10_ogb.ipynb #0566bd58

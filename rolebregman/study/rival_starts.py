@@ -17,7 +17,9 @@ import pandas as pd
 import torch
 from fastcore.script import call_parse, store_true
 
-from .runner import SCALES, SEARCH, Store, Task, chosen_settings, run_grid
+from .runner import SCALES, Task, run_grid
+from .store import SEARCH, Store
+from .settings import chosen_settings
 from .tables import against_itself
 
 # %% ../../nbs/study/rival_starts.ipynb #10bd555b
@@ -48,12 +50,12 @@ class Start(Task):
     start: dict = field(default_factory=dict)  # what no option says: scale, weights
 
     @property
-    def unsaid(self) -> dict:
+    def hidden_settings(self) -> dict:
         "The start."
         return self.start
 
     @property
-    def called(self) -> dict:
+    def labels(self) -> dict:
         "The variant's name."
         return dict(variant=self.variant)
 

@@ -73,7 +73,7 @@ def test_a_variant_differs_from_the_base_in_what_it_says(panel):
         ours, theirs = (make_head(v.head, 8, **v.options).config for v in (variant, base))
         differ = {name for name in ours if ours[name] != theirs[name]}
         assert differ <= set(change.get("options", {})) | ({"hidden"} if {"width", "depth"} & set(change) else set())
-        assert variant.change == variant.unsaid == change.get("change", {})
+        assert variant.change == variant.hidden_settings == change.get("change", {})
 
 
 def test_the_base_is_the_task_of_the_main_study():

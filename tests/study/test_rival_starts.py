@@ -92,7 +92,7 @@ def test_a_better_start_has_the_settings_of_the_main_table(tmp_path):
         (head, seed, "test") for head in ("hit", "tversky") for seed in range(2)]
     assert (found[0].train, found[0].options, found[0].start) == (dict(lr=0.01), dict(hidden=32, proj_dim=64), {})
     assert (found[2].options, found[2].start) == ({}, dict(weights=(1, 1, 1)))
-    assert found[2].unsaid == found[2].start and found[2].called == dict(variant="weights 1, 1, 1")
+    assert found[2].hidden_settings == found[2].start and found[2].labels == dict(variant="weights 1, 1, 1")
 
 
 def test_verdicts_are_the_better_start_minus_the_kept_one():
