@@ -123,6 +123,7 @@ def batch_losses(
     config: TrainConfig,  # which loss, how many negatives, which margins
     generator: torch.Generator,  # draws the negatives
     compare=None,  # `head.compare`, or a faster equal
+    rank_loss=rank_loss,  # or another function of positive (b,), negative (b, negatives) and margin
 ) -> tuple[Tensor, Tensor]:  # rank loss () and direction loss ()
     "Both losses of one batch; the direction loss is zero where `direction_weight` is 0 or the head is symmetric."
     compare = compare or head.compare
@@ -217,6 +218,7 @@ def make_step(
     config: TrainConfig = TrainConfig(),  # losses and optimiser; `seed` seeds the negatives
     compile: bool = False,  # use PyTorch's compiler where there is one
     sampler: NegativeSampler = None,  # of `ds`, where there is one already
+    losses=batch_losses,  # of a batch; another function is called in the same way
 ):  # a function of edge numbers, int64 (b,), that takes a step and returns rank and direction loss (2,)
     "One step of `fit`: losses, gradient, AdamW. It raises a FloatingPointError that says what is not finite."
     train, one_way = torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.one_way("train"))
@@ -228,8 +230,8 @@ def make_step(
 
     def step(batch):
         with head.held_weights():
-            losses = batch_losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare)
-        loss = losses[0] + config.direction_weight * losses[1]
+            rank, direction = losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare)
+        loss = rank + config.direction_weight * direction
         optimizer.zero_grad()
         loss.backward()
         norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
@@ -238,7 +240,7 @@ def make_step(
         if config.grad_clip:
             clip_grads_with_norm_(parameters, config.grad_clip, norm)
         optimizer.step()
-        return torch.stack(losses).detach()
+        return torch.stack([rank, direction]).detach()
 
     return step
 
@@ -249,6 +251,7 @@ def fit(
     config: TrainConfig = TrainConfig(),  # all settings
     progress=True,  # show a progress bar; or a function that gets the history after each epoch
     compile: bool = False,  # use PyTorch's compiler where there is one: half a minute to start, then faster steps
+    losses=batch_losses,  # of a batch; another function is called in the same way
 ) -> History:  # what happened, epoch by epoch
     """Train `head` on the edges of `ds`; the head ends in `eval` mode with the weights of the best validation epoch.
 
@@ -261,7 +264,7 @@ def fit(
     head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
     trainable = any(p.requires_grad for p in head.parameters())
     sampler = NegativeSampler(ds)
-    step = make_step(head, ds, config, compile, sampler) if trainable else None
+    step = make_step(head, ds, config, compile, sampler, losses) if trainable else None
     order, features = torch.Generator().manual_seed(config.seed), on_device(ds.features, head)
     valid_one_way = torch.as_tensor(ds.one_way("valid"))
     valid_negatives = sampler.sample(valid[:, 0], config.valid_negatives, named_generator("fit", ds.name, ds.seed))

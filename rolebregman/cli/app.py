@@ -432,7 +432,7 @@ def study(
 ):
     "Compare every head on every dataset: the study."
     own = {k: v for k, v in locals().items() if k != "as_json_"}
-    from rolebregman.study.runner import Store
+    from rolebregman.study.store import Store
     from rolebregman.study.main_results import main
     try:
         with redirect_stdout(sys.stderr) if as_json_ else nullcontext():

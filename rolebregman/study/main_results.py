@@ -15,9 +15,11 @@ from fastcore.script import call_parse, store_true
 
 from ..baselines.registry import HEADS
 from ..datasets.lexical import graded_correlation
-from .runner import (
-    COLUMNS, DATASETS, SCALES, Store, Task, chosen_names, chosen_settings, open_dataset, run_grid)
-from .runner import search as choose
+from .ogb import COLUMNS
+from .runner import DATASETS, SCALES, Task, open_dataset, run_grid
+from .store import Store
+from .settings import chosen_names, chosen_settings
+from .settings import search as choose
 from .tables import findings, narrow_table, results_figure
 from .workers import BACKENDS
 

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from rolebregman.baselines import HEADS, make_head
-from rolebregman.cli.app import app
+from rolebregman.cli.command import app
 from rolebregman.datasets import FetchError, WordVectors, cache_dir, toy_tree
 from rolebregman.heads import BregmanHead
 from rolebregman.interpretability import explorer
@@ -185,7 +185,8 @@ def test_trained_once_for_the_same_code(fits, monkeypatch, tmp_path):
     for _ in range(2):
         assert explorer.publish_explorer(tmp_path / "site", quiet=True) == ""
     assert len(fits) == 1
-    assert (tmp_path / "site" / explorer.EXPLORER_FILE).read_bytes() == (cache_dir() / "explorer" / explorer.EXPLORER_FILE).read_bytes()
+    copy, kept = tmp_path / "site" / explorer.EXPLORER_FILE, cache_dir() / "explorer" / explorer.EXPLORER_FILE
+    assert copy.read_bytes() == kept.read_bytes()
     monkeypatch.setattr(explorer, "_made_from", lambda: "another code")
     explorer.publish_explorer(tmp_path / "site", quiet=True)
     assert len(fits) == 2

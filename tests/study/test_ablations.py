@@ -40,9 +40,9 @@ from rolebregman.study import (
     panel_heads,
     panel_rows,
     panel_tasks,
+    panels,
     paper_panel_figure,
     paper_panels,
-    panels,
     run_ablations,
     run_grid,
     starred,
@@ -300,14 +300,15 @@ def test_the_command_in_a_process_of_its_own_with_two_workers(tmp_path):
 
 
 def test_what_the_command_does_not_know(capsys):
-    for wrong in (dict(panel="colour"), dict(panel="maps", datasets="gone")):
-        with pytest.raises(SystemExit, match="expected some of"):
+    for wrong in (dict(panel="colour"), dict(panel="maps", datasets=["gone"])):
+        with pytest.raises(ValueError, match="expected some of"):
             run_ablations(**wrong)
     assert not capsys.readouterr().out
 
 
 def committed():
-    files = dict(ablation_projection=["projection"], ablation_direction_weight=["direction_weight"], ablations=OUR_PANELS)
+    files = dict(ablation_projection=["projection"], ablation_direction_weight=["direction_weight"],
+                 ablations=OUR_PANELS)
     return [(name, panels) for name, panels in files.items() if (results / f"{name}.csv").exists()]
 
 

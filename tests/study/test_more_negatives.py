@@ -55,8 +55,10 @@ def write_chosen(folder, **settings):
 
 
 def test_shared_negatives_only_where_they_are_cheap():
-    assert {head for head in HEADS if "loss" in more_negatives_settings(head)} == {h for h in HEADS if HEADS[h].head.product_form}
-    assert more_negatives_settings("directed_bregman") == dict(loss="softmax", negatives=512) and more_negatives_settings("mlp") == dict(negatives=16)
+    shared = {head for head in HEADS if "loss" in more_negatives_settings(head)}
+    assert shared == {head for head in HEADS if HEADS[head].head.product_form}
+    assert more_negatives_settings("directed_bregman") == dict(loss="softmax", negatives=512)
+    assert more_negatives_settings("mlp") == dict(negatives=16)
 
 
 def test_the_trials_are_one_step_from_the_settings_of_the_main_table(tmp_path):
@@ -115,7 +117,8 @@ def test_the_figure_has_a_panel_for_each_metric_and_fills_what_is_clear():
 
 
 def test_only_what_the_table_needs_is_fitted(tmp_path):
-    path = write_chosen(tmp_path, directed_bregman=more_negatives_settings("directed_bregman"), mlp=more_negatives_settings("mlp"), order=more_negatives_settings("order"))
+    heads = "directed_bregman", "mlp", "order"
+    path = write_chosen(tmp_path, **{head: more_negatives_settings(head) for head in heads})
     choices = pd.DataFrame(dict(choice=["one", "many", "one"]), index=pd.MultiIndex.from_product(
         [["toy"], ["directed_bregman", "mlp", "order"]]))
     found = more_negatives_tasks(path, choices, ["toy"], seeds=range(2))
@@ -126,7 +129,7 @@ def test_only_what_the_table_needs_is_fitted(tmp_path):
 def test_all_of_it_on_the_toy_tree_and_again(tmp_path, fast, capsys):
     heads = ["directed_bregman", "order"]
     search("toy", tmp_path / "search.csv", tmp_path / "chosen.json", heads, budget=1, scale="paper")
-    how = dict(datasets="toy", heads=",".join(heads), seeds=2, jobs=1, out=tmp_path)
+    how = dict(datasets=["toy"], heads=heads, seeds=2, jobs=1, out=tmp_path)
     run_more_negatives(**how, choose=True)
     tried = Store(tmp_path / MORE_NEGATIVES_FILES[1], SEARCH).rows()
     assert tried.groupby("head").size().to_dict() == dict(directed_bregman=5, order=5) and set(tried["seed"]) == {100}
@@ -143,15 +146,17 @@ def test_all_of_it_on_the_toy_tree_and_again(tmp_path, fast, capsys):
 
 
 def test_what_is_missing_is_named(tmp_path, fast):
-    with pytest.raises(SystemExit, match=f"unknown head mpl; .*{CONTENDERS[0]}"): run_more_negatives(heads="mpl")
-    with pytest.raises(SystemExit, match="search.csv: there is no such file"): run_more_negatives(datasets="toy", out=tmp_path)
+    with pytest.raises(ValueError, match=f"unknown head mpl; .*{CONTENDERS[0]}"): run_more_negatives(heads=["mpl"])
+    with pytest.raises(FileNotFoundError, match="search.csv: there is no such file"):
+        run_more_negatives(["toy"], out=tmp_path)
     search("toy", tmp_path / "search.csv", tmp_path / "chosen.json", ["order"], budget=1, scale="paper")
-    with pytest.raises(SystemExit, match="no trials of toy order; --choose"):
-        run_more_negatives(datasets="toy", heads="order", out=tmp_path)
+    with pytest.raises(ValueError, match="no trials of toy order; --choose"):
+        run_more_negatives(["toy"], ["order"], out=tmp_path)
 
 
 def test_the_committed_rows_are_those_that_the_command_would_make():
-    choices = validation_choices(*(Store(results / f"{name}.csv", SEARCH).rows() for name in ("search", "negatives_search")))
+    searches = [Store(results / f"{name}.csv", SEARCH).rows() for name in ("search", "negatives_search")]
+    choices = validation_choices(*searches)
     rows = Store(results / MORE_NEGATIVES_FILES[0]).rows()
     tasks = more_negatives_tasks(results / MORE_NEGATIVES_FILES[2], choices, SCALES["paper"].datasets)
     assert {task.key for task in tasks} == set(rows[KEY].itertuples(index=False, name=None))

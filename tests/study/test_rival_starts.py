@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional as F
 
 from rolebregman.study import (
+    SEARCH,
     START_DATASET,
     START_RATES,
-    SEARCH,
     START_SEEDS,
     STARTS,
     Start,
@@ -54,8 +54,8 @@ def test_every_variant_can_be_made():
 def test_the_score_is_the_mean_over_seeds_at_the_better_rate(tmp_path):
     store = Store(tmp_path / "starts.csv", SEARCH)
     def add(variant, lr, seed, value, error=""):
-        store.append(dict(dataset=START_DATASET, head="hit", seed=seed, scale="paper", config=f"{variant}{lr}", error=error,
-                          ranking_accuracy=value + 0.1, direction_accuracy=value - 0.1,
+        store.append(dict(dataset=START_DATASET, head="hit", seed=seed, scale="paper", config=f"{variant}{lr}",
+                          error=error, ranking_accuracy=value + 0.1, direction_accuracy=value - 0.1,
                           settings=json.dumps(dict(variant=variant, lr=lr))))
     for variant, values in {"as it is": (0.6, 0.8, 0.5, 0.5), "64 dimensions": (0.1, 0.1, 0.9, 0.7)}.items():
         for (lr, seed), value in zip(product(START_RATES, START_SEEDS), values): add(variant, lr, seed, value)

@@ -18,6 +18,7 @@ from rolebregman.baselines import HEADS
 from rolebregman.datasets import LOADERS
 from rolebregman.study import (
     AXES,
+    COLUMNS,
     DATASETS,
     GRADED,
     GRID,
@@ -31,6 +32,7 @@ from rolebregman.study import (
     fit_and_evaluate,
     graded_study,
     keep_settings,
+    main,
     narrow_table,
     neighbours,
     open_dataset,
@@ -45,8 +47,6 @@ from rolebregman.study import (
     search,
     widened,
 )
-from rolebregman.study.ablations import main
-from rolebregman.study.ogb import COLUMNS
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=3)
 DIVERGES = dict(FAST, lr=1e30)
@@ -472,12 +472,12 @@ def test_options_are_looked_at_before_anything_is_fitted(wrong, says, tmp_path):
 
 def test_what_no_setting_says_goes_into_hash_and_settings():
     class Told(Task):
-        unsaid, called = dict(b=1, a=2), dict(name="told")
+        hidden_settings, labels = dict(b=1, a=2), dict(name="told")
     plain, told = Task("toy", "mlp", 0, train=dict(lr=0.1)), Told("toy", "mlp", 0, train=dict(lr=0.1))
-    assert (plain.unsaid, plain.called) == ({}, {}) and json.loads(plain.settings) == dict(lr=0.1)
+    assert (plain.hidden_settings, plain.labels) == ({}, {}) and json.loads(plain.settings) == dict(lr=0.1)
     assert list(json.loads(told.settings).items()) == [("name", "told"), ("lr", 0.1), ("b", 1), ("a", 2)]
     assert told.config != plain.config and told.training == plain.training
-    Told.unsaid = dict(a=2, b=1)
+    Told.hidden_settings = dict(a=2, b=1)
     assert Told("toy", "mlp", 0, train=dict(lr=0.1)).config == told.config  # the order is nothing
 
 
