@@ -22,7 +22,7 @@ from tqdm import tqdm
 from .datasets.directed import DirectedDataset
 from .common import sorted_unique
 from .common import require_type
-from .heads.role_head import DistanceHead
+from .heads.distance_head import DistanceHead
 from .common import compiled
 from .evaluation import NegativeSampler, check_match, named_generator, preference_rate, score_edges
 from .heads.ranking import gather_rows

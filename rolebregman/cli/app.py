@@ -171,7 +171,7 @@ def evaluate(
         raise typer.BadParameter(f"--candidates {candidates}: expected a whole number of at least 1, or all")
     if pairs and part: raise typer.BadParameter("--part belongs to the pairs of fit; a file of pairs is taken whole")
     from rolebregman.evaluation import evaluate as measure
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     items = items_of(head, vectors, ids, texts, id_column)
     if pairs:
         part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
@@ -224,7 +224,7 @@ def score(
     from tqdm import tqdm
 
     from rolebregman.datasets.registry import _require
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     items, count = items_of(head, vectors, ids, texts, id_column), dict(read=0, scored=0, forward=0)
     with opened(pairs) as path:
         ends = ends_of(head, path, source, target)
@@ -286,7 +286,7 @@ def search(
     import numpy as np
     import pandas as pd
 
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     from rolebregman.datasets.readers import read_texts
     from rolebregman.retrieval.index import SourceIndex, TargetIndex
     if items == ["-"]:
@@ -338,7 +338,8 @@ def explain(
     as_json_: Json = False,
 ):
     "Say what makes a pair near or far, and draw it."
-    from rolebregman.heads.role_head import BregmanHead, load_head
+    from rolebregman.heads.distance_head import load_head
+    from rolebregman.heads.role_head import BregmanHead
     from rolebregman.interpretability.explanation import explain as account
     model, where = load_head(head), items_of(head, vectors, ids, texts, id_column)
     write = say if str(picture) == "-" else typer.echo  # the picture has standard output for itself

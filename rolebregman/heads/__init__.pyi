@@ -1,6 +1,9 @@
+from . import distance_head as distance_head
 from . import ranking as ranking
 from . import role_head as role_head
-from . import standardizer as standardizer
+from .distance_head import DistanceHead as DistanceHead
+from .distance_head import Standardizer as Standardizer
+from .distance_head import load_head as load_head
 from .ranking import Candidates as Candidates
 from .ranking import encode_rows as encode_rows
 from .ranking import gather_rows as gather_rows
@@ -8,10 +11,9 @@ from .ranking import lay_out as lay_out
 from .ranking import middle as middle
 from .ranking import rounding as rounding
 from .role_head import BregmanHead as BregmanHead
-from .role_head import DistanceHead as DistanceHead
 from .role_head import INITS as INITS
 from .role_head import MAPS as MAPS
 from .role_head import ROLES as ROLES
 from .role_head import RoleMap as RoleMap
-from .role_head import load_head as load_head
-from .standardizer import Standardizer as Standardizer
+from .role_head import SharedMap as SharedMap
+from .role_head import item_map as item_map

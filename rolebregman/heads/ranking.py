@@ -13,7 +13,7 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from ..common import in_blocks
-from .role_head import DistanceHead
+from .distance_head import DistanceHead
 
 # %% ../../nbs/heads/ranking.ipynb #4cdb86d5
 def gather_rows(

@@ -29,9 +29,9 @@ def layer_terms(
     v: Tensor,  # (..., k), encoded targets
 ) -> list[Tensor]:  # for each layer its units' parts (..., n_l), each >= 0
     "The terms of equation (1); with `strong_convexity / 2 * ||u - v||^2` they sum to the divergence."
-    layers, out = potential._weights()
+    layers, out = potential.layers_and_output()
     increment, terms = None, []
-    for (b, _, g), (skip, _, w) in zip(potential._sweep(v, layers, out)[::-1], layers):
+    for (b, _, g), (skip, _, w) in zip(potential.sweep(v, layers, out)[::-1], layers):
         t = F.linear(u - v, skip)
         if w is not None:
             t = t + F.linear(increment, w)
@@ -47,10 +47,10 @@ def secant_hessian(
     v: Tensor,  # (..., k), encoded targets
 ) -> Tensor:  # (..., k, k), symmetric, eigenvalues >= strong_convexity
     "The matrix of equation (2); the Hessian at `v` where the two coincide."
-    layers, out = potential._weights()
+    layers, out = potential.layers_and_output()
     d, activation, jacobian, before = u - v, potential.activation, None, None
     total = potential.strong_convexity * torch.eye(potential.dim, dtype=v.dtype, device=v.device)
-    for (b, slope, g), (skip, _, w) in zip(potential._sweep(v, layers, out)[::-1], layers):
+    for (b, slope, g), (skip, _, w) in zip(potential.sweep(v, layers, out)[::-1], layers):
         jacobian = skip.expand(*d.shape[:-1], *skip.shape) if w is None else w @ (before[..., None] * jacobian) + skip
         t = (jacobian @ d[..., None])[..., 0]
         layer, apart = activation.layer(b, t), t.abs() > torch.finfo(t.dtype).tiny ** 0.5

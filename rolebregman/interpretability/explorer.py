@@ -137,7 +137,7 @@ def explorer_data(
     u, v = head.encode_source(features), head.encode_target(features)
     if not (u.isfinite().all() and v.isfinite().all()):
         raise ValueError("a word is not finite in one of its roles: look for NaN in the vectors and the head's weights")
-    layers, output = head.potential._weights()
+    layers, output = head.potential.layers_and_output()
     pairs = [[] for _ in range(ds.num_nodes)]
     for source, target in ds.positives.tolist():
         pairs[source].append(target)

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from ..common import in_blocks
-from ..heads.role_head import DistanceHead
+from ..heads.distance_head import DistanceHead
 from ..heads.ranking import lay_out, middle, rounding
 
 # %% ../../nbs/retrieval/nearest.ipynb #35d867dc
@@ -258,7 +258,7 @@ def pick(
     k: int,  # How many of each query
 ) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and items (n, k); inf and -1 for none
     "The nearest among some pairs, by the head's own distance. Raises `ValueError` for one that is not finite"
-    size = self.head._block()
+    size = self.head.pairs_at_once
     d = torch.cat([self.compare(q[a], self.items[b]) for a, b in zip(i.split(size), j.split(size))])
     _check_distances(self.head, d)
     order = d.sort(stable=True).indices

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..heads.standardizer import Standardizer
+from ..heads.distance_head import Standardizer
 from ..icnn.potential import OUTPUT_GAIN
 from .runner import Task
 from .settings import chosen_settings

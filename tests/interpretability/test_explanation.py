@@ -81,8 +81,8 @@ def test_it_is_the_mean_hessian_on_the_way_where_there_is_one_layer():
 class Quadratic(ICNN):
     "The potential 1/2 lambda ||u||^2 alone: the network's output weights are zero"
 
-    def _weights(self):
-        layers, out = super()._weights()
+    def layers_and_output(self):
+        layers, out = super().layers_and_output()
         return layers, out * 0
 
 
