@@ -17,7 +17,7 @@ import torch
 
 from ..baselines.registry import make_head
 from ..datasets.directed import DirectedDataset
-from .ogb import COLUMNS
+from .store import COLUMNS
 from .runner import open_dataset, provenance
 from .store import Store
 from ..datasets.sources import fetch
@@ -65,7 +65,7 @@ def run_joint(
     encoder: str = "all-minilm-l6-v2",  # a Sentence-BERT model in `SOURCES`
     split: str = "test",  # where the metrics are taken; `"valid"` to choose the step sizes
 ):  # DataFrame, a row for each arm and seed
-    """Train and measure all arms; rows of `rolebregman.study.runner.COLUMNS`, the arm in place of the head.
+    """Train and measure all arms; rows of `rolebregman.study.store.COLUMNS`, the arm in place of the head.
 
     `seconds` are those of the arm's last training, `parameters` those that it trains."""
     from sentence_transformers import SentenceTransformer

@@ -309,7 +309,7 @@ def test_committed_rows(name, panels):
 
 def test_committed_bases_are_the_rows_of_the_main_study():
     if not (results / "main.csv").exists(): pytest.skip("results/main.csv is not there")
-    theirs = Store(results / "main.csv", runner.COLUMNS).rows()
+    theirs = Store(results / "main.csv").rows()
     for name, _ in committed():
         base = ablation_rows(results / f"{name}.csv").query("panel == 'base'")
         both = base.merge(theirs, on=KEY)

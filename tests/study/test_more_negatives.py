@@ -24,7 +24,7 @@ from rolebregman.study import (
     validated,
 )
 from rolebregman.study.ablations import main
-from rolebregman.study.ogb import COLUMNS
+from rolebregman.study.store import COLUMNS
 
 results = Path(__file__).resolve().parents[2] / "results"
 FAST = SCALES["quick"].__class__(("toy",), 2, train=dict(epochs=2, batch_size=64))
