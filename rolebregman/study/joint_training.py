@@ -122,7 +122,7 @@ def run_joint(
     encoder: str = "all-minilm-l6-v2",  # a Sentence-BERT model in `SOURCES`
     split: str = "test",  # where the metrics are taken; `"valid"` to choose the step sizes
 ) -> pd.DataFrame:  # a row for each arm and seed
-    """Train and measure all arms; rows of `rolebregman.study.runner.COLUMNS`, the arm in place of the head.
+    """Train and measure all arms; rows of `rolebregman.study.store.COLUMNS`, the arm in place of the head.
 
     `seconds` are those of the arm's last training, `parameters` those that it trains."""
     from transformers.utils import logging

@@ -15,7 +15,7 @@ from fastcore.script import call_parse, store_true
 
 from ..baselines.registry import HEADS
 from ..datasets.lexical import graded_correlation
-from .ogb import COLUMNS
+from .store import COLUMNS
 from .runner import DATASETS, SCALES, Task, open_dataset, run_grid
 from .store import Store
 from .settings import chosen_names, chosen_settings

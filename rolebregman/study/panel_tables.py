@@ -165,8 +165,9 @@ def differences_figure(
     title: str = "",  # what the picture shows
 ) -> Figure:  # ranking on the left, direction on the right
     "Paired differences of all variants with 95 % intervals, sorted by that in direction; filled where they are clear."
-    found = [pd.concat([panel_differences(rows, panel, metric) for panel in panels]).query("head == @head")
-             .set_index(["panel", "variant"]) for metric in PANEL_METRICS]
+    rows = rows[rows["head"] == head]
+    found = [pd.concat([panel_differences(rows, panel, metric) for panel in panels]).set_index(["panel", "variant"])
+             for metric in PANEL_METRICS]
     order = found[1].sort_values("difference").index
     figure = Figure(figsize=(7.5, 1 + 0.2 * len(order)), layout="constrained")
     for ax, metric, some in zip(figure.subplots(1, 2, sharey=True), PANEL_METRICS, found):
