@@ -280,8 +280,8 @@ def test_figures():
 def test_pictures_of_all_variants_and_beside_the_paper():
     rows = made_up("projection", {"base": [0.5, 0.6, 0.7], "none": [0.3, 0.4, 0.5], "source": [0.5, 0.8, 0.6]})
     rows = rows.assign(dataset="hyperlex/random")
-    left, right = differences_figure(rows, ["projection"]).axes
-    assert [text.get_text() for text in right.get_yticklabels()] == ["projection: none", "projection: source"]
+    left, _ = differences_figure(rows, ["projection"]).axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["projection: none", "projection: source"]
     (ax, *_) = paper_panel_figure(rows, "projection", "sides with a map").axes
     paper = paper_panels().loc[("hyperlex", "projection", "direction_accuracy")].tolist()
     assert paper in [list(line.get_ydata()) for line in ax.lines]
