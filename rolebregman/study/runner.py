@@ -159,7 +159,7 @@ class Task(_Identity):
         self,
         quiet: bool = False,  # say nothing about files and caches
     ) -> DirectedDataset:
-        "The dataset, which depends on `dataset`, `seed`, `scale` and the class alone. Raises what `open_dataset` raises."
+        "The dataset: `dataset`, `seed`, `scale` and the class alone decide. Raises what `open_dataset` raises."
         return open_dataset(self.dataset, self.seed, self.scale, quiet)
 
     def make(
