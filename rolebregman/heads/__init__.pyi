@@ -7,9 +7,9 @@ from .distance_head import load_head as load_head
 from .ranking import Candidates as Candidates
 from .ranking import encode_rows as encode_rows
 from .ranking import gather_rows as gather_rows
-from .ranking import lay_out as lay_out
-from .ranking import middle as middle
-from .ranking import rounding as rounding
+from .ranking import robust_centre as robust_centre
+from .ranking import rounding_factor as rounding_factor
+from .ranking import target_forms as target_forms
 from .role_head import BregmanHead as BregmanHead
 from .role_head import INITS as INITS
 from .role_head import MAPS as MAPS
