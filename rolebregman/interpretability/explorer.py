@@ -26,7 +26,7 @@ from ..baselines.registry import make_head
 from ..datasets.registry import from_pairs
 from ..datasets.directed import DirectedDataset
 from ..heads.role_head import BregmanHead
-from ..datasets.lexical import read_wordnet
+from ..datasets.wordnet import read_wordnet
 from ..datasets.catalogue import SOURCES
 from ..datasets.sources import FetchError, cache_dir, fetch
 from ..training import TrainConfig, fit
@@ -206,5 +206,5 @@ def main(
 ):
     "Make the file that the interactive page needs."
     if why := publish(out):
-        sys.exit(f"{why} The page says so; python -m rolebregman.datasets.sources lists where the files can be had.")
+        sys.exit(f"{why} The page says so; rolebregman data list --files lists where the files can be had.")
     print(f"{Path(out)/FILE}: {(Path(out)/FILE).stat().st_size / 1e6:.1f} MB; make site builds the page that reads it")

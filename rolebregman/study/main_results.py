@@ -14,7 +14,7 @@ import pandas as pd
 from fastcore.script import call_parse, store_true
 
 from ..baselines.registry import HEADS
-from ..datasets.lexical import graded_correlation
+from ..datasets.hyperlex import graded_correlation
 from .runner import (
     COLUMNS, DATASETS, SCALES, Store, Task, chosen_names, chosen_settings, open_dataset, run_grid)
 from .runner import search as choose
