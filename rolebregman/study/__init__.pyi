@@ -81,10 +81,12 @@ from .ogb import citation_findings as citation_findings
 from .ogb import citation_tasks as citation_tasks
 from .ogb import citation_verdict as citation_verdict
 from .ogb import compare_forms as compare_forms
+from .ogb import evaluate_ogb as evaluate_ogb
 from .ogb import forms_table as forms_table
 from .ogb import gains as gains
 from .ogb import gains_figure as gains_figure
 from .ogb import main as main
+from .ogb import ogb_evaluator as ogb_evaluator
 from .ogb import paper_citation as paper_citation
 from .ogb import protocol_metrics as protocol_metrics
 from .rival_starts import PLACE as PLACE
