@@ -25,7 +25,7 @@ from ..baselines.registry import make_head
 from ..datasets.registry import from_pairs
 from ..datasets.directed import DirectedDataset
 from ..heads.role_head import BregmanHead
-from ..datasets.lexical import read_wordnet
+from ..datasets.wordnet import read_wordnet
 from ..datasets.catalogue import SOURCES
 from ..datasets.sources import FetchError, cache_dir, fetch
 from ..training import TrainConfig, fit

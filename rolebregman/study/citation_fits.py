@@ -4,21 +4,25 @@
 
 # %% auto #0
 __all__ = ['CITATION_GRAPHS', 'NEIGHBOUR_FORMS', 'CITATION_NAMES', 'CITATION_DATASETS', 'CITATION_COLUMNS', 'FORM_JUDGES',
-           'open_citations', 'protocol_metrics', 'CitationTask', 'choose_citation_settings', 'citation_tasks',
-           'compare_neighbour_forms', 'neighbour_forms_table', 'run_citations']
+           'open_citations', 'ogb_evaluator', 'evaluate_ogb', 'protocol_metrics', 'CitationTask',
+           'choose_citation_settings', 'citation_tasks', 'compare_neighbour_forms', 'neighbour_forms_table',
+           'run_citations']
 
 # %% ../../nbs/study/citation_fits.ipynb #98a4b191
 from dataclasses import dataclass
 from pathlib import Path
 
 import joblib
+import numpy as np
 import pandas as pd
+import torch
 
 from ..baselines.registry import HEADS
-from ..datasets.citations import OGBDataset, evaluate_ogb
 from ..datasets.directed import DirectedDataset
+from ..datasets.ogb_files import OGBDataset
 from ..datasets.registry import load_dataset
 from ..evaluation import filtered_ranks, rank_metrics
+from ..heads.ranking import Candidates, encode_rows
 from .neighbour_features import averaged_features
 from .runner import SCALES, Task, checked_names, run_grid
 from .settings import GRID, chosen_settings, search
@@ -29,7 +33,7 @@ from .tables import print_summary
 CITATION_GRAPHS = ("cora", "cora_ml", "citeseer")  # citation graphs of this study
 # What is appended to a paper's own words: options of `averaged_features`, by the ending of a dataset's name
 NEIGHBOUR_FORMS = {"+2hop": {}, "+1hop": dict(hops=1), "+mean": dict(how="mean"), "+out": dict(links="out"),
-         "+in": dict(links="in")}
+                   "+in": dict(links="in")}
 # What `open_citations` opens
 CITATION_NAMES = tuple(f"{graph}{form}" for graph in (*CITATION_GRAPHS, "ogbl-citation2")
                        for form in ("", *NEIGHBOUR_FORMS))
@@ -55,6 +59,47 @@ def open_citations(
         ds = averaged_features(ds, **NEIGHBOUR_FORMS[plus + form], **where)
     most = SCALES[scale].limit
     return ds.limit(most, valid=most // 5) if most else ds
+
+# %% ../../nbs/study/citation_fits.ipynb #8ff207b1
+def ogb_evaluator(name: str = "ogbl-citation2"):
+    "OGB's own Evaluator of the dataset `name`. Raises `ImportError` that names the extra to install."
+    try:
+        from ogb.linkproppred import Evaluator
+    except ImportError as e:
+        raise ImportError("OGB's Evaluator needs ogb: pip install rolebregman[graph]") from e
+    return Evaluator(name)
+
+
+@torch.inference_mode()
+def evaluate_ogb(
+    head,  # a `DistanceHead`: encode_source, encode_target, compare
+    ds: OGBDataset,  # from `load_ogb`
+    split: str = "test",  # "valid" or "test"
+    batch: int = 64,  # edges scored at once
+    block: int | None = None,  # papers encoded at once; by default what fits well into memory
+    limit: int | None = None,  # only so many edges, for a first look; official with None
+) -> dict[str, float]:  # mrr, hits@1, hits@3, hits@10
+    "The official metrics of a head. Raises `ValueError` for a distance that is not finite, and for another split."
+    if split not in ds.negatives:
+        raise ValueError(f"split = {split!r}: official negatives are there for {', '.join(ds.negatives)}")
+    edges, negatives = ds.edges[split][:limit], ds.negatives[split][:limit]
+    needed = np.zeros(ds.num_nodes, bool)
+    needed[edges[:, 1]] = True
+    for i in range(0, len(edges), batch):
+        needed[negatives[i:i + batch]] = True
+    place = torch.from_numpy(np.cumsum(needed) - 1)
+    among = Candidates(head, encode_rows(head.encode_target, ds.features, np.flatnonzero(needed), block))
+    evaluator, found = ogb_evaluator(ds.name), {}
+    for i in range(0, len(edges), batch):
+        some, others = torch.from_numpy(edges[i:i + batch]), torch.from_numpy(negatives[i:i + batch].astype(np.int64))
+        u = encode_rows(head.encode_source, ds.features, some[:, 0])
+        try:
+            sign = among.signs(u, place[some[:, 1]], place[others]).cpu()
+        except ValueError as e:
+            raise ValueError(f"edges {i} to {i + len(some) - 1} of {split}: {e}") from None
+        for key, values in evaluator.eval(dict(y_pred_pos=torch.zeros(len(some)), y_pred_neg=-sign)).items():
+            found.setdefault(key.removesuffix("_list"), []).append(values)
+    return {k: torch.cat(found[k]).double().mean().item() for k in ("mrr", "hits@1", "hits@3", "hits@10")}
 
 # %% ../../nbs/study/citation_fits.ipynb #515898d9
 def protocol_metrics(

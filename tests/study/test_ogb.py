@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rolebregman.baselines import make_head
-from rolebregman.datasets import DirectedDataset, OGBDataset, evaluate_ogb, split_by, toy_tree, write_synthetic_ogb
+from rolebregman.datasets import DirectedDataset, OGBDataset, load_ogb, split_by, toy_tree, write_synthetic_ogb
 from rolebregman.evaluation import evaluate, score_split
 from rolebregman.study import (
     CITATION_COLUMNS,
@@ -27,9 +27,11 @@ from rolebregman.study import (
     citation_tasks,
     citation_verdict,
     compare_neighbour_forms,
+    evaluate_ogb,
     neighbour_forms_table,
     neighbour_gains,
     neighbour_gains_figure,
+    ogb_evaluator,
     open_citations,
     paper_citation,
     protocol_metrics,
@@ -142,6 +144,57 @@ def test_the_protocol_is_among_all_candidates_unless_ogb_has_one():
     head = make_head("euclidean", dim=tree.dim)
     found, everything = protocol_metrics(head, tree, "valid"), evaluate(head, tree, "valid", candidates="all")
     assert {f"protocol_{name}": everything[name] for name in ("mrr", "hits@1", "hits@3", "hits@10")} == found
+
+
+@pytest.fixture
+def made_up(tmp_path, monkeypatch):
+    "A benchmark in OGB's layout"
+    monkeypatch.setenv("ROLEBREGMAN_CACHE", str(tmp_path / "cache"))
+    write_synthetic_ogb(tmp_path, papers=3000, citations=30_000, held=150, negatives=100, dim=16, quiet=True)
+    return load_ogb(root=tmp_path, quiet=True)
+
+
+@pytest.mark.parametrize("name", ["euclidean", "role_bregman", "mlp"])
+def test_the_evaluation_of_a_few_edges_is_that_of_the_first_ones(made_up, name):
+    pytest.importorskip("ogb", reason="ogb is not installed: pip install rolebregman[graph]")
+    ds, head = made_up, make_head(name, dim=16)
+    found, (s, t) = evaluate_ogb(head, ds, limit=20), ds.edges["test"][:20].T
+    x = torch.from_numpy(np.array(ds.features))
+    others = torch.from_numpy(np.array(ds.negatives["test"][:20])).long()
+    with torch.no_grad(): near, far = head(x[s], x[t])[:, None], head(x[s][:, None], x[others])
+    assert found["mrr"] == pytest.approx((1 / (1 + ((far < near).sum(1) + (far <= near).sum(1)) / 2)).mean().item())
+
+
+@pytest.mark.parametrize("head", ["euclidean", "bilinear", "role_bregman"])
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_ogbs_evaluator_agrees_with_ranks_by_hand(made_up, head, split):
+    pytest.importorskip("ogb", reason="ogb is not installed: pip install rolebregman[graph]")
+    ds, head = made_up, make_head(head, dim=16)
+    head.fit_standardizer(np.array(ds.features))
+    found = [evaluate_ogb(head, ds, split, batch=b, block=k) for b, k in ((64, 65536), (7, 13))]
+    x, (s, t) = torch.from_numpy(np.array(ds.features)), ds.edges[split].T
+    with torch.no_grad():
+        true, false = head(x[s], x[t])[:, None], head(x[s][:, None], x[ds.negatives[split]])
+    rank = 1 + ((false < true).sum(1) + (false <= true).sum(1)) / 2
+    expected = {f"hits@{k}": (rank <= k).double().mean().item() for k in (1, 3, 10)} | {"mrr": (1 / rank).mean().item()}
+    for some in found:
+        assert some.keys() == expected.keys() and some == pytest.approx(expected, abs=1e-6)
+
+
+def test_scores_that_are_no_numbers_and_other_splits_are_refused(made_up):
+    pytest.importorskip("ogb", reason="ogb is not installed: pip install rolebregman[graph]")
+    ds, head = made_up, make_head("euclidean", dim=16)
+    with pytest.raises(ValueError, match="split = 'train': official negatives are there for valid, test"):
+        evaluate_ogb(head, ds, "train")
+    head.compare = lambda u, v: torch.full(torch.broadcast_shapes(u.shape, v.shape)[:-1], float("nan"))
+    with pytest.raises(ValueError, match="edges 0 to 63 of test: Euclidean gives a distance that is not"):
+        evaluate_ogb(head, ds)
+
+
+def test_without_ogb_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ogb.linkproppred", None)
+    with pytest.raises(ImportError, match=r"pip install rolebregman\[graph\]"):
+        ogb_evaluator()
 
 
 def test_ogb_goes_through_the_same_code(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from rolebregman.baselines import HEADS
-from rolebregman.datasets import LOADERS
+from rolebregman.datasets import LOADERS, main
 from rolebregman.study import (
     AXES,
     COLUMNS,
@@ -32,7 +32,6 @@ from rolebregman.study import (
     fit_and_evaluate,
     graded_study,
     keep_settings,
-    main,
     narrow_table,
     neighbours,
     open_dataset,
