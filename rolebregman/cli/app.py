@@ -18,7 +18,7 @@ from .command import (
     Device, Folder, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts,
     Vectors, app, command, data, ends_of, items_of, pairs_file, pairs_of, progress, say, watched)
 from .own_files import Items, as_json, opened, pair_blocks, put, told
-from .study import bench, study
+from .study import bench, explorer, study
 
 # %% ../../nbs/13_cli.ipynb #a268f665
 def _settings(head, training, setting):
@@ -262,7 +262,6 @@ def score(
     dropped = f"; {total - count['scored']:,} dropped, without a vector" if count["scored"] < total else ""
     say(f"pairs scored: {count['scored']:,}, running as they are written: {count['forward']:,}{dropped}")
 
-
 # %% ../../nbs/13_cli.ipynb #87a5c639
 @command(app, "rolebregman search head celery carrot", "rolebregman search head vegetable --find sources -k 20 --json",
          "rolebregman search head - < items.txt > nearest.csv")
@@ -415,6 +414,7 @@ def data_show(
 
 # %% ../../nbs/13_cli.ipynb #a9ef7463
 app.add_typer(study, name="study")
+command(app, "rolebregman explorer", "rolebregman explorer --out site/explorer")(explorer)
 command(app, "rolebregman bench", "rolebregman bench --report")(bench)
 
 
