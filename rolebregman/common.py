@@ -123,7 +123,9 @@ class compiled:
             self._give_up(error)  # a platform that has no compiler at all
 
     def _give_up(self, error):
-        log.info("running %s without the compiler: %s", self.function.__qualname__, str(error).strip().split("\n")[0])
+        of = getattr(self.function, "__self__", None)
+        name = self.function.__qualname__ if of is None else f"{type(of).__name__}.{self.function.__name__}"
+        log.info("running %s without the compiler: %s", name, str(error).strip().split("\n")[0])
         self.fast = None
 
     def __call__(self, *tensors):

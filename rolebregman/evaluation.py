@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from .datasets.directed import DirectedDataset
-from .heads.role_head import DistanceHead
+from .heads.distance_head import DistanceHead
 from .heads.ranking import Candidates, encode_rows, gather_rows
 from .common import compiled, require_type, sorted_unique
 

@@ -22,8 +22,8 @@ from tqdm import tqdm
 from .common import compiled, require_type, require_weights, sorted_unique
 from .datasets.directed import DirectedDataset
 from .evaluation import NegativeSampler, check_match, named_generator, preference_rate, score_edges
+from .heads.distance_head import DistanceHead
 from .heads.ranking import gather_rows
-from .heads.role_head import DistanceHead
 
 # %% ../nbs/06_training.ipynb #2a980c28
 def rank_loss(

@@ -14,7 +14,7 @@ from rolebregman.cli.command import items_of, pairs_file, say, watched
 from rolebregman.common import sorted_unique
 from rolebregman.datasets import CitationGraph, DirectedDataset, check_vectors, faults_named, read_linqs, toy_tree
 from rolebregman.evaluation import Comparison, NegativeSampler, compare, node_label
-from rolebregman.heads import BregmanHead, RoleMap, lay_out, middle
+from rolebregman.heads import BregmanHead, RoleMap, robust_centre, target_forms
 from rolebregman.icnn import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
 from rolebregman.interpretability import Explanation, explain
 from rolebregman.retrieval import Nearest, TargetIndex, as_array, as_numbers, check_rows, described, to_disk
@@ -155,16 +155,16 @@ def test_the_first_bad_row_is_named(bad, words):
     with pytest.raises(ValueError, match=f"Y: {words}.*; leave it out"): check_rows(x, "Y", 10, "leave it out")
 
 
-def test_the_middle_is_not_moved_by_an_outlier():
+def test_the_centre_is_not_moved_by_an_outlier():
     targets = torch.tensor([[1.0], [2.0], [1e9]])
-    assert middle(targets).tolist() == [2] and middle(targets).dtype == torch.float64
+    assert robust_centre(targets).tolist() == [2] and robust_centre(targets).dtype == torch.float64
 
 
 def test_what_is_laid_out_is_the_form_rounded_once():
     head, targets = BregmanHead(4), torch.randn(9, 4)
-    fine, centre = BregmanHead(4).double(), middle(targets)
+    fine, centre = BregmanHead(4).double(), robust_centre(targets)
     fine.load_state_dict(head.state_dict())
-    vectors, bias, norms = lay_out(fine, targets, centre, block=4)
+    vectors, bias, norms = target_forms(fine, targets, centre, block=4)
     wanted = fine.target_form(targets.double(), centre)
     assert torch.equal(vectors, wanted[0].float()) and torch.equal(bias, wanted[1].float())
     assert torch.equal(norms, wanted[0].norm(dim=1).float())

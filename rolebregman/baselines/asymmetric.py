@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .divergences import DeepDivergence, EntailmentCones, HiT, MaxAffineBregman, SharedMap
-from ..heads.role_head import DistanceHead
+from ..heads.distance_head import DistanceHead
 from ..icnn.potential import NonNegativeWeight
 
 # %% ../../nbs/baselines/asymmetric.ipynb #ab400eaa

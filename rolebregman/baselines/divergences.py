@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..heads.role_head import DistanceHead, RoleMap
+from ..heads.distance_head import DistanceHead
+from ..heads.role_head import RoleMap
 
 # %% ../../nbs/baselines/divergences.ipynb #b032e8a3
 def item_map(

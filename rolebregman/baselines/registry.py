@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .divergences import hyperbolic_distance, polar
-from ..heads.role_head import BregmanHead, DistanceHead
+from ..heads.distance_head import DistanceHead
+from ..heads.role_head import BregmanHead
 from .asymmetric import PEERS
 
 # %% ../../nbs/03_baselines.ipynb #e52683fb

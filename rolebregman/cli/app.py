@@ -18,7 +18,7 @@ from .command import (
     Device, Folder, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts,
     Vectors, app, command, data, ends_of, items_of, pairs_file, pairs_of, progress, say, watched)
 from .own_files import Items, as_json, opened, pair_blocks, put, told
-from .study import bench, study
+from .study import bench, explorer, study
 
 # %% ../../nbs/13_cli.ipynb #a268f665
 def _settings(head, training, setting):
@@ -170,7 +170,7 @@ def evaluate(
         raise typer.BadParameter(f"--candidates {candidates}: expected a whole number of at least 1, or all")
     if pairs and part: raise typer.BadParameter("--part belongs to the pairs of fit; a file of pairs is taken whole")
     from rolebregman.evaluation import evaluate as measure
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     items = items_of(head, vectors, ids, texts, id_column)
     if pairs:
         part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
@@ -223,7 +223,7 @@ def score(
     from tqdm import tqdm
 
     from rolebregman.datasets.registry import _require
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     items, count = items_of(head, vectors, ids, texts, id_column), dict(read=0, scored=0, forward=0)
     with opened(pairs) as path:
         ends = ends_of(head, path, source, target)
@@ -262,7 +262,6 @@ def score(
     dropped = f"; {total - count['scored']:,} dropped, without a vector" if count["scored"] < total else ""
     say(f"pairs scored: {count['scored']:,}, running as they are written: {count['forward']:,}{dropped}")
 
-
 # %% ../../nbs/13_cli.ipynb #87a5c639
 @command(app, "rolebregman search head celery carrot", "rolebregman search head vegetable --find sources -k 20 --json",
          "rolebregman search head - < items.txt > nearest.csv")
@@ -285,7 +284,7 @@ def search(
     import numpy as np
     import pandas as pd
 
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     from rolebregman.datasets.readers import read_texts
     from rolebregman.retrieval.index import SourceIndex, TargetIndex
     if items == ["-"]:
@@ -337,7 +336,8 @@ def explain(
     as_json_: Json = False,
 ):
     "Say what makes a pair near or far, and draw it."
-    from rolebregman.heads.role_head import BregmanHead, load_head
+    from rolebregman.heads.distance_head import load_head
+    from rolebregman.heads.role_head import BregmanHead
     from rolebregman.interpretability.explanation import explain as account
     model, where = load_head(head), items_of(head, vectors, ids, texts, id_column)
     write = say if str(picture) == "-" else typer.echo  # the picture has standard output for itself
@@ -414,6 +414,7 @@ def data_show(
 
 # %% ../../nbs/13_cli.ipynb #a9ef7463
 app.add_typer(study, name="study")
+command(app, "rolebregman explorer", "rolebregman explorer --out site/explorer")(explorer)
 command(app, "rolebregman bench", "rolebregman bench --report")(bench)
 
 

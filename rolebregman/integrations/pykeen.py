@@ -12,7 +12,7 @@ from pykeen.nn.representation import Embedding
 from pykeen.triples import CoreTriplesFactory
 
 from ..common import require_type
-from ..heads.role_head import DistanceHead
+from ..heads.distance_head import DistanceHead
 from ..retrieval.nearest import as_numbers
 
 # %% ../../nbs/integrations/pykeen.ipynb #47355869

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..datasets.directed import DirectedDataset
 from ..evaluation import evaluate
 from ..common import require_type
-from ..heads.role_head import DistanceHead, load_head
+from ..heads.distance_head import DistanceHead, load_head
 from ..common import require_weights
 from ..evaluation import NegativeSampler, named_generator
 from ..training import direction_loss, rank_loss, softmax_loss

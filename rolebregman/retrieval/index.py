@@ -18,7 +18,7 @@ from filelock import FileLock
 from torch import Tensor
 
 from .engines import Faiss, described, faiss, put, sweep, take, to_disk
-from ..heads.role_head import DistanceHead, load_head
+from ..heads.distance_head import DistanceHead, load_head
 from .nearest import GROUP, Nearest, as_array
 from ..common import write_whole
 

@@ -17,8 +17,8 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from ..common import in_blocks
-from ..heads.role_head import DistanceHead
-from ..heads.ranking import lay_out, middle, rounding
+from ..heads.distance_head import DistanceHead
+from ..heads.ranking import robust_centre, rounding_factor, target_forms
 
 # %% ../../nbs/retrieval/nearest.ipynb #35d867dc
 GROUP = 16  # numbers that share a minimum
@@ -213,10 +213,10 @@ def extend(
     self.read(table, self.given, self.encode, keep, do, max(1, (1 << 22) // self.head.dim))
     if items is None: return
     if self.by_product:
-        centre = middle(items) if self.centre is None else self.centre
+        centre = robust_centre(items) if self.centre is None else self.centre
         form = SimpleNamespace(target_form=self.forms()[0], held_weights=self.fine.held_weights)
-        vectors, bias, norm = lay_out(form, items, centre)
-        step = rounding(items.dtype, vectors.shape[1])
+        vectors, bias, norm = target_forms(form, items, centre)
+        step = rounding_factor(items.dtype, vectors.shape[1])
         rows = torch.cat([vectors.neg_(), torch.stack([bias, bias.abs() * -step, norm * -step], 1)], 1)
         wild = _overflows(norm, bias)
         rows[wild], rows[wild, -2] = 0, -_ANY
@@ -241,7 +241,7 @@ def ask(
 ) -> tuple[Tensor, Tensor]:  # (n, q + 3), left in (2); (n,), twice the part of (1) that is the query's own
     "Queries as the matrix product takes them; zeros and infinity where the form overflows"
     s, bias = self.forms()[1](q.double(), self.centre)
-    one, step, wild = torch.ones_like(bias), rounding(self.items.dtype, s.shape[1]), _overflows(s.norm(dim=1), bias)
+    one, step, wild = torch.ones_like(bias), rounding_factor(self.items.dtype, s.shape[1]), _overflows(s.norm(dim=1), bias)
     s, spare = s.masked_fill(wild[:, None], 0), (4 * step * bias.abs()).masked_fill(wild, torch.inf)
     return torch.cat([s, torch.stack([one, one, s.norm(dim=1)], 1)], 1).to(self.rows), spare
 
@@ -258,7 +258,7 @@ def pick(
     k: int,  # How many of each query
 ) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and items (n, k); inf and -1 for none
     "The nearest among some pairs, by the head's own distance. Raises `ValueError` for one that is not finite"
-    size = self.head._block()
+    size = self.head.pairs_at_once
     d = torch.cat([self.compare(q[a], self.items[b]) for a, b in zip(i.split(size), j.split(size))])
     _check_distances(self.head, d)
     order = d.sort(stable=True).indices

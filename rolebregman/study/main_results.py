@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..baselines.registry import HEADS
-from ..datasets.lexical import graded_correlation
+from ..datasets.hyperlex import graded_correlation
 from .sentences import findings
 from .runner import DATASETS, SCALES, Task, checked_names, open_dataset, run_grid
 from .settings import chosen_settings, search

@@ -24,8 +24,9 @@ import torch
 from fastcore.script import call_parse, store_true
 
 from rolebregman.baselines import make_head
-from rolebregman.datasets import evaluate_ogb, load_ogb, prepare_ogb, write_synthetic_ogb
+from rolebregman.datasets import load_ogb, prepare_ogb, write_synthetic_ogb
 from rolebregman.heads import load_head
+from rolebregman.study import evaluate_ogb
 from rolebregman.training import TrainConfig, fit
 
 RESULTS = Path(__file__).parents[2] / "results" / "ogb_scale.csv"

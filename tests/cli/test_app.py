@@ -86,7 +86,9 @@ def rows_of(tree, ids):
 # What one types
 
 def commands():
-    return ["fit", "evaluate", "score", "search", "explain", "study", "bench", "data list", "data fetch", "data show"]
+    return ["fit", "evaluate", "score", "search", "explain", "study", "study ablations", "study more-negatives",
+            "study rival-starts", "study gaps", "study citations", "study joint", "explorer", "bench", "data list",
+            "data fetch", "data show"]
 
 
 @pytest.mark.parametrize("name", commands())

@@ -1,4 +1,4 @@
-"""OGBL-Citation2, on a small one in exactly its layout: reading it safely, and OGB's own evaluation."""
+"""OGBL-Citation2, on a small one in exactly its layout: read safely, made up at any size, as a dataset."""
 import zipfile
 from pathlib import Path
 
@@ -7,16 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from rolebregman.baselines import make_head
-from rolebregman.datasets import (
-    FetchError,
-    cache_dir,
-    evaluate_ogb,
-    load_ogb,
-    ogb_evaluator,
-    ogb_files,
-    write_synthetic_ogb,
-)
+from rolebregman.datasets import FetchError, cache_dir, load_ogb, ogb_files, write_synthetic_ogb
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +68,7 @@ def test_ogb_is_prepared_once_and_anew_when_a_file_changes(tmp_path):
 
 def test_features_are_read_in_blocks(tmp_path, monkeypatch):
     _, features, _ = write_ogb(tmp_path)
-    monkeypatch.setattr(ogb_files._prepare, "__defaults__", (7,))
+    monkeypatch.setattr(ogb_files._write_features, "__defaults__", (7,))
     assert (load_ogb(root=tmp_path, quiet=True).features == features).all()
     spoil(tmp_path/"ogbl_citation2", "raw/node-feat.csv.gz", "more")
     with pytest.raises(ValueError, match="does not fit num-node-list.csv.gz"):
@@ -193,40 +184,6 @@ def test_ogb_is_where_we_say_it_is():
     assert master["additional node files"] == "node_year" and master["add_inverse_edge"] == master["binary"] == "False"
 
 
-@pytest.mark.parametrize("head", ["euclidean", "bilinear", "role_bregman"])
-@pytest.mark.parametrize("split", ["valid", "test"])
-def test_ogbs_evaluator_agrees_with_ranks_by_hand(tmp_path, head, split):
-    pytest.importorskip("ogb", reason="ogb is not installed: pip install rolebregman[graph]")
-    write_ogb(tmp_path)
-    ds, head = load_ogb(root=tmp_path, quiet=True), make_head(head, dim=6)
-    head.fit_standardizer(np.array(ds.features))
-    found = [evaluate_ogb(head, ds, split, batch=b, block=k) for b, k in ((64, 65536), (7, 13))]
-    x, (s, t) = torch.from_numpy(np.array(ds.features)), ds.edges[split].T
-    with torch.no_grad():
-        true, false = head(x[s], x[t])[:, None], head(x[s][:, None], x[ds.negatives[split]])
-    rank = 1 + ((false < true).sum(1) + (false <= true).sum(1)) / 2
-    expected = {f"hits@{k}": (rank <= k).double().mean().item() for k in (1, 3, 10)} | {"mrr": (1 / rank).mean().item()}
-    for some in found:
-        assert some.keys() == expected.keys() and some == pytest.approx(expected, abs=1e-6)
-
-
-def test_scores_that_are_no_numbers_and_other_splits_are_refused(tmp_path):
-    pytest.importorskip("ogb", reason="ogb is not installed: pip install rolebregman[graph]")
-    write_ogb(tmp_path)
-    ds, head = load_ogb(root=tmp_path, quiet=True), make_head("euclidean", dim=6)
-    with pytest.raises(ValueError, match="split = 'train': official negatives are there for valid, test"):
-        evaluate_ogb(head, ds, "train")
-    head.compare = lambda u, v: torch.full(torch.broadcast_shapes(u.shape, v.shape)[:-1], float("nan"))
-    with pytest.raises(ValueError, match="edges 0 to 39 of test: Euclidean gives a distance that is not"):
-        evaluate_ogb(head, ds)
-
-
-def test_without_ogb_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ogb.linkproppred", None)
-    with pytest.raises(ImportError, match=r"pip install rolebregman\[graph\]"):
-        ogb_evaluator()
-
-
 # A made-up benchmark of any size
 
 def made(tmp_path, seed=0, **sizes):
@@ -286,14 +243,3 @@ def test_a_benchmark_that_cannot_be_made_is_refused(tmp_path, sizes, says):
 def test_a_made_up_benchmark_is_never_written_over_another(tmp_path):
     made(tmp_path)
     with pytest.raises(FileExistsError, match="is there already; remove it first"): made(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["euclidean", "role_bregman", "mlp"])
-def test_the_evaluation_of_a_few_edges_is_that_of_the_first_ones(tmp_path, name):
-    pytest.importorskip("ogb", reason="ogb is not installed: pip install rolebregman[graph]")
-    ds, head = made(tmp_path), make_head(name, dim=16)
-    found, (s, t) = evaluate_ogb(head, ds, limit=20), ds.edges["test"][:20].T
-    x = torch.from_numpy(np.array(ds.features))
-    others = torch.from_numpy(np.array(ds.negatives["test"][:20])).long()
-    with torch.no_grad(): near, far = head(x[s], x[t])[:, None], head(x[s][:, None], x[others])
-    assert found["mrr"] == pytest.approx((1 / (1 + ((far < near).sum(1) + (far <= near).sum(1)) / 2)).mean().item())

@@ -218,7 +218,7 @@ def test_closed_forms_equal_the_oracle(name, hidden, strong, spread):
 def mp_divergence(phi, u, v):
     "The definition at 80 digits, with the parameters as they are: right at any displacement"
     with mp.workdps(80), torch.no_grad():
-        weights, out = phi._weights()
+        weights, out = phi.layers_and_output()
         rows = lambda m: [[mp.mpf(x) for x in row] for row in m.tolist()]
         layers = [(rows(s.weight), [mp.mpf(x) for x in s.bias.tolist()]) for s in phi.skips]
         steps, out = [rows(w) for _, _, w in weights[1:]], [mp.mpf(x) for x in out.tolist()]
