@@ -21,7 +21,8 @@ from tqdm import tqdm
 
 from .common import compiled, require_type, require_weights, sorted_unique
 from .datasets.directed import DirectedDataset
-from .evaluation import NegativeSampler, check_match, named_generator, preference_rate, score_edges
+from .common import named_generator
+from .evaluation import NegativeSampler, check_match, preference_rate, score_edges
 from .heads.distance_head import DistanceHead
 from .heads.ranking import gather_rows
 
