@@ -90,7 +90,10 @@ def main_study(
     as_json_: Json = False,
 ):
     "Compare every head on every dataset: the study."
-    if context.invoked_subcommand: return
+    if context.invoked_subcommand:
+        before = [name for name in context.params if context.get_parameter_source(name).name != "DEFAULT"]
+        if before: raise typer.BadParameter(f"options stand behind the name: study {context.invoked_subcommand} ...")
+        return
     from rolebregman.baselines.registry import HEADS
     from rolebregman.study.main_results import run_main_study
     from rolebregman.study.runner import DATASETS, SCALES

@@ -136,7 +136,6 @@ from .sentences import on_all_edges as on_all_edges
 from .sentences import on_negatives as on_negatives
 from .settings import AXES as AXES
 from .settings import GRID as GRID
-from .settings import chosen_names as chosen_names
 from .settings import chosen_settings as chosen_settings
 from .settings import keep_settings as keep_settings
 from .settings import neighbours as neighbours

@@ -26,7 +26,7 @@ KEY = ["dataset", "head", "seed", "scale", "config"]  # what a fit is recognised
 SEARCH = [*COLUMNS, "settings"]  # columns of a store where settings differ
 _TEXT = {"dataset", "head", "scale", "config", "commit", "versions", "error", "settings"}
 
-# %% ../../nbs/study/store.ipynb #975b8d74
+# %% ../../nbs/study/store.ipynb #30f654ec
 def _values(line, header):
     "The fields of a line as texts and numbers. Raises a ValueError that says which is none"
     if len(line) != len(header): raise ValueError(f"{len(line)} fields, expected {len(header)}")
@@ -37,7 +37,7 @@ def _values(line, header):
             raise ValueError(f"{name} is {text!r}, no number") from None
     return [value(name, text) for name, text in zip(header, line)]
 
-
+# %% ../../nbs/study/store.ipynb #975b8d74
 class _File:
     def __init__(
         self,
