@@ -138,7 +138,7 @@ def _one(head, item, name):
         raise ValueError(f"{name}: entry {at} is {item[at].item()}, expected finite numbers")
     return head.standardized(item, name)
 
-
+# %% ../../nbs/09_interpretability.ipynb #da6d1a6a
 def _account(potential, u, v):
     "Distance, parts by layer, strong convexity and local quadratic, by name"
     d = u - v

@@ -18,7 +18,7 @@ from ..baselines.registry import HEADS
 from .runner import DATASETS, SCALES, Task, checked_names, run_grid
 from .settings import AXES, chosen_settings, keep_settings
 from .store import SEARCH, Store
-from .tables import against_itself, print_summary
+from .tables import COLORS, MARKERS, against_itself, print_summary
 
 # %% ../../nbs/study/more_negatives.ipynb #767c9110
 # Our head and its nearest kin, the perceptron, and heads that come first in a column of the main table
@@ -97,9 +97,6 @@ def with_chosen_negatives(
     return pd.concat([rows[~chosen(rows)], more[chosen(more)]], ignore_index=True)
 
 # %% ../../nbs/study/more_negatives.ipynb #503e6d24
-_COLORS, _MARKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"), "osD^vP*"
-
-
 def more_negatives_figure(
     rows: pd.DataFrame,  # of the main table
     more: pd.DataFrame,  # of `results/negatives.csv`
@@ -111,7 +108,7 @@ def more_negatives_figure(
     heads = [head for head in HEADS if head in set(more["head"])]
     figure = Figure(figsize=(7.5, 1.3 + 0.12 * len(datasets) * (len(heads) + 1)), layout="constrained")
     for ax, (metric, table) in zip(figure.subplots(1, len(metrics), sharey=True), tables.items()):
-        for i, (head, color, mark) in enumerate(zip(heads, _COLORS, _MARKS)):
+        for i, (head, color, mark) in enumerate(zip(heads, COLORS, MARKERS)):
             some = table[table["head"] == head]
             y = some["dataset"].map(datasets.index) + 0.8 * (0.5 - (i + 0.5) / len(heads))
             error = [some["difference"] - some["low"], some["high"] - some["difference"]]

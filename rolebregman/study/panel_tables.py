@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from ..evaluation import compare
 from .panels import PANELS, panel_heads
 from .store import SEARCH, Store
+from .tables import COLORS, MARKERS
 
 # %% ../../nbs/study/panel_tables.ipynb #9ebc1260
 def ablation_rows(
@@ -85,9 +86,6 @@ def panel_findings(
     return " ".join(sentences)
 
 # %% ../../nbs/study/panel_tables.ipynb #32ba13b8
-_COLORS, _MARKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), "osD^"
-
-
 def _two_axes(series, height):
     figure = Figure(figsize=(7.5, height), layout="constrained")
     axes = figure.subplots(1, 2, sharey=False)
@@ -95,7 +93,7 @@ def _two_axes(series, height):
         ax.set_xlabel(f"{metric.replace('_', ' ')} (share of pairs)", fontsize=9)
         ax.grid(axis="x", alpha=0.3)
         ax.locator_params(axis="x", nbins=5)
-    return figure, axes, dict(zip(series, zip(_COLORS, _MARKS)))
+    return figure, axes, dict(zip(series, zip(COLORS, MARKERS)))
 
 # %% ../../nbs/study/panel_tables.ipynb #0ebad62e
 def panel_figure(
