@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 # %% ../nbs/00_theory_checks.ipynb #b5a13698
-def _points(name: str, u: Tensor) -> None:
+def _require_points(name: str, u: Tensor) -> None:
     if not isinstance(u, Tensor) or not u.is_floating_point() or u.ndim == 0:
         found = f"{u.dtype} of shape {tuple(u.shape)}" if isinstance(u, Tensor) else type(u).__name__
         raise TypeError(f"{name}: expected a floating-point tensor (..., k), found {found}")
 
 # %% ../nbs/00_theory_checks.ipynb #72b86e63
-def _total(phi: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
+def _sum_of_values(phi: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
     value = phi(u)
     if value.shape != u.shape[:-1]:
         raise ValueError(f"phi: expected a value of shape {tuple(u.shape[:-1])} for points of shape "
@@ -38,8 +38,8 @@ def gradient(
 
     Raises TypeError when `u` is not a floating-point tensor, ValueError when `phi` does not map (..., k) to (...).
     """
-    _points("u", u)
-    return torch.func.grad(partial(_total, phi))(u)
+    _require_points("u", u)
+    return torch.func.grad(partial(_sum_of_values, phi))(u)
 
 # %% ../nbs/00_theory_checks.ipynb #0ae9a793
 def bregman_divergence(
@@ -56,8 +56,8 @@ def bregman_divergence(
     Raises ValueError when the last dimensions differ or `phi` does not map (..., k) to (...), TypeError when an
     argument is not a floating-point tensor.
     """
-    _points("u", u)
-    _points("v", v)
+    _require_points("u", u)
+    _require_points("v", v)
     if u.shape[-1] != v.shape[-1]:
         raise ValueError(f"v: expected width {u.shape[-1]} as in u, found {v.shape[-1]}")
     return phi(u) - phi(v) - (gradient(phi, v) * (u - v)).sum(-1)
@@ -111,7 +111,7 @@ def hessian(
 
     Raises TypeError when `u` is not a floating-point tensor, ValueError when `phi` does not map (..., k) to (...).
     """
-    _points("u", u)
+    _require_points("u", u)
     k = u.shape[-1]
     _, pullback = torch.func.vjp(partial(gradient, phi), u)
     column = torch.func.vmap(lambda e: pullback(e.expand(u.shape))[0], out_dims=-1)

@@ -164,7 +164,7 @@ class _Tiles(_OwnCandidates):
 
     @torch.no_grad()
     def _tile(self, u, own, sources, out, start, stop):
-        "How many of the candidates from `start` to `stop` are surely nearer than each source's own, and near-ties (i, j)"
+        "How many candidates from `start` to `stop` are surely nearer than each source's own, and near-ties (i, j)"
         (s, level, fixed, slope), (i, j) = sources, out
         if self.head.product_form:
             bias, norm = self.bias[start:stop], self.norm[start:stop]
@@ -199,7 +199,8 @@ class _Tiles(_OwnCandidates):
         "How many of the near-ties are nearer to each source than its own, ties counted one half"
         i, j = (torch.cat(part) for part in zip(*pairs))
         sign = self._settle(u, own, i, j)
-        return u.new_zeros(len(u), dtype=torch.float64).index_add_(0, i, (sign < 0).double() + 0.5 * (sign == 0).double())
+        counts = (sign < 0).double() + 0.5 * (sign == 0).double()
+        return u.new_zeros(len(u), dtype=torch.float64).index_add_(0, i, counts)
 
 # %% ../../nbs/heads/ranking.ipynb #50015772
 class Candidates(_Tiles):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from scipy.spatial.distance import cdist
 from torch.nn.functional import softplus
 
@@ -368,19 +367,6 @@ def test_a_head_without_fit_takes_inputs_as_they_are(case):
     assert head.standardizer(x).equal(x)
 
 
-def test_standardiser_refuses_what_has_no_scale():
-    head = BregmanHead(D, **SMALL)
-    for bad, message in ((torch.ones(5, D), "all rows are equal"), (torch.ones(0, D), "at least one row"),
-        (torch.ones(D), r"shape \(6,\)"), (points(5).index_fill(0, torch.tensor([3]), torch.nan), "row 3"),
-        (points(5).index_fill(0, torch.tensor([2]), torch.inf), "row 2")):
-        with pytest.raises(ValueError, match=message): head.fit_standardizer(bad)
-    with pytest.raises(ValueError, match=f"{D}"): head.fit_standardizer(torch.randn(5, D + 1))
-    assert head.standardizer(points(2).float()).equal(points(2).float())  # and is as it was
-    counts = torch.arange(5 * D).reshape(5, D)
-    squares = head.fit_standardizer(counts).standardizer(counts.float()).square().sum(-1)
-    assert squares.mean().allclose(torch.tensor(float(D)))
-
-
 # ---- saving
 
 @each_dtype
@@ -410,37 +396,6 @@ def test_nothing_on_disk_is_a_pickle(case, tmp_path):
     about = json.loads((tmp_path / "config.json").read_text())
     assert str(tmp_path) not in json.dumps(about)
     with safe_open(tmp_path / "model.safetensors", "pt") as f: assert set(f.keys()) == set(fresh(case).state_dict())
-
-
-def test_broken_folders_are_refused_with_the_file_named(tmp_path):
-    def save(): return BregmanHead(D, **SMALL).save_pretrained(tmp_path)
-    with pytest.raises(FileNotFoundError, match="config.json"): load_head(tmp_path)
-    (save() / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="model.safetensors"): load_head(tmp_path)
-    whole = (save() / "model.safetensors").read_bytes()
-    for cut in (whole[:-100], whole[:4], b"", b"\x80\x04" + whole):
-        (tmp_path / "model.safetensors").write_bytes(cut)
-        with pytest.raises(ValueError, match="model.safetensors"): load_head(tmp_path)
-    about = json.loads((save() / "config.json").read_text())
-    wrong = [{"class": "Nobody"}, {"class": "Path", "module": "pathlib"}, {"module": "rolebregman.nowhere"},
-        {"class": "ICNN", "module": "rolebregman.icnn.potential"}, {"dtype": "int64"}, {"config": []},
-        {"config": about["config"] | {"bogus": 1}}, {"config": about["config"] | {"roles": "?"}}]
-    for text in ["", "{", "3", "[]", "{}", *(json.dumps(about | part) for part in wrong)]:
-        (tmp_path / "config.json").write_text(text)
-        with pytest.raises(ValueError, match="config.json"): load_head(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps(about | {"config": about["config"] | {"hidden": [9]}}))
-    with pytest.raises(ValueError, match="model.safetensors"): load_head(tmp_path)
-
-
-def test_an_interrupted_save_leaves_the_old_head(tmp_path, monkeypatch):
-    import rolebregman.heads.role_head as module
-    head = BregmanHead(D, **SMALL)
-    head.save_pretrained(tmp_path)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    def full(*args, **kwargs): raise OSError("no space left on device")
-    monkeypatch.setattr(module, "save_file", full)
-    with pytest.raises(OSError, match="no space"): BregmanHead(D, **SMALL).save_pretrained(tmp_path)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
 # ---- gradients
@@ -488,40 +443,11 @@ def test_no_parameter_of_a_fresh_head_is_dead(case):
     assert all(g > 1e-8 for g in largest.values()), [n for n, g in largest.items() if g <= 1e-8]
 
 
-@pytest.mark.parametrize("maps", MAPS)
-@pytest.mark.parametrize("init", INITS)
-@pytest.mark.parametrize("proj_dim", [None, 4])
-def test_role_maps_do_not_share_memory(maps, init, proj_dim):
-    head = BregmanHead(D, proj_dim, maps=maps, init=init, **SMALL)
-    x = points(3, dtype=F32)
-    starts_equal = init != "independent"
-    assert head.encode_source(x).equal(head.encode_target(x)) == starts_equal or maps in ("lowrank", "residual")
-    before = head.encode_target(x)
-    with torch.no_grad():
-        for p in head.maps["source"].parameters(): p.add_(0.1)
-    assert head.encode_target(x).equal(before)
-    pointers = [t.data_ptr() for t in head.state_dict().values()]
-    assert len(set(pointers)) == len(pointers)
-
-
 @each_head
 def test_memory_is_not_shared_between_parameters(case):
     head = fresh(case)
     pointers = [t.data_ptr() for t in head.state_dict().values() if t.numel()]
     assert len(set(pointers)) == len(pointers)
-
-
-# ---- a fresh Bregman head is a sensible metric
-
-@pytest.mark.parametrize("maps", MAPS)
-@pytest.mark.parametrize("roles", ROLES)
-def test_a_fresh_identity_head_ranks_by_nearness(roles, maps):
-    head = BregmanHead(D, roles=roles, maps=maps, **SMALL).fit_standardizer(points(200))
-    x = points(200)
-    with torch.no_grad():
-        assert head(x, x).eq(0).all()
-        near, far = head(x, x + 0.05 * torch.randn_like(x)), head(x, points(200, seed=1))
-    assert (near < far).float().mean() > 0.98
 
 
 # ---- direction can be learned
@@ -556,17 +482,6 @@ def test_a_symmetric_head_gets_exactly_one_half(case):
     with torch.no_grad(): assert preference_rate(head(x, y), head(y, x)) == 0.5
 
 
-# ---- errors of the constructors
-
-@pytest.mark.parametrize("change, message", [(dict(dim=0), "dim must be a whole number of at least 1, found 0"),
-    (dict(roles="all"), "none, shared, source, target, both.*'all'"), (dict(maps="deep"), "linear.*'deep'"),
-    (dict(init="zero"), "identity.*'zero'"), (dict(rank=0), "rank"), (dict(extra=-1), "extra"),
-    (dict(proj_dim=3, roles="source"), "proj_dim must be 6, found 3"), (dict(roles="none", extra=2), "extra=2"),
-    (dict(activation="relu"), "squareplus"), (dict(strong_convexity=-0.1), "-0.1"), (dict(hidden=()), "hidden")])
-def test_constructor_errors_name_expected_and_found(change, message):
-    with pytest.raises(ValueError, match=message): BregmanHead(**{"dim": D} | change)
-
-
 def test_registry():
     assert set(HEADS) >= {"euclidean", "cosine", "mahalanobis", "bilinear", "mlp", "order", "poincare",
         "direction_prior", "icnn_bregman", "role_bregman", "role_bregman_lowrank", "role_bregman_residual",
@@ -579,51 +494,14 @@ def test_registry():
     assert config["role_bregman_lowrank"]["maps"] == "lowrank" and config["role_bregman_residual"]["maps"] == "residual"
 
 
-@pytest.mark.parametrize("name", ["role_bregman", "mlp"])
-def test_arrays_of_any_layout_are_taken_as_what_they_hold(name):
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", HEADS)
+def test_inputs_of_half_precision_count_in_float32(name, dtype):
     torch.manual_seed(0)
-    head, X = make_head(name, 5), np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
-    expected = head.score(X, X[[1, 2, 3, 0]])
-    same = torch.stack([head.score(X[::-1], X[[0, 3, 2, 1]]).flip(0), head.score(X.astype(">f4"), X[[1, 2, 3, 0]]),
-                        head.score(np.asfortranarray(X), X[[1, 2, 3, 0]]), head.score(X.tolist(), X[[1, 2, 3, 0]])])
-    assert torch.equal(same, expected.expand(4, -1))
-    assert torch.equal(head(X[0][::-1], X[1]), head(X[0][::-1].copy(), X[1]))
-
-
-def test_what_cannot_be_scored_is_named():
-    head, X = make_head("role_bregman", 5), np.zeros((4, 5), np.float32)
-    X[2, 1] = np.nan
-    with pytest.raises(ValueError, match="distance of row 2 is nan, and 1 are not finite"): head.score(X, X * 1)
-    with pytest.raises(ValueError, match=r"pair up, \(n, 5\) both, found shapes \(5,\) and \(5,\)"):
-        head.score(X[0], X[0])
-    with pytest.raises(ValueError, match="x: expected numbers, found dtype object"): head(np.array([None] * 5), X[0])
-
-
-@pytest.mark.parametrize("arguments, message", [(dict(dim=8, proj_dim=0), "proj_dim .* at least 1"),
-    (dict(dim=8.0), "dim must be a whole number .* found 8.0"), (dict(dim=8, hidden=16), "widths as .*, found 16")])
-def test_arguments_of_the_wrong_kind_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message): BregmanHead(**arguments)
-
-
-def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path):
-    head = make_head("mahalanobis", 5)
-    head.save_pretrained(tmp_path)
-    name, weight = next(iter(head.named_parameters()))
-    with torch.no_grad(): weight.view(-1)[0] = float("nan")
-    with pytest.raises(ValueError, match=f"cannot be saved: {name} holds a NaN"): head.save_pretrained(tmp_path)
-    assert load_head(tmp_path).state_dict()[name].isfinite().all(), "what was there stays"
-    state = {key: value.clone() for key, value in head.state_dict().items()}
-    save_file(state, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=f"model.safetensors: {name} holds a NaN"): load_head(tmp_path)
-
-
-@pytest.mark.parametrize("change, message", [({"dtype": "float64"}, "says torch.float64 of .* holds torch.float32"),
-    ({"config": {"dim": 10**12}}, "config.json: Mahalanobis does not take this config")])
-def test_a_config_that_does_not_fit_the_weights_is_refused(tmp_path, change, message):
-    make_head("mahalanobis", 5).save_pretrained(tmp_path)
-    about = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(about | change))
-    with pytest.raises(ValueError, match=message): load_head(tmp_path)
+    head = make_head(name, dim=12)
+    x, y = (torch.randn(2, 9, 12) * 3).to(dtype)
+    assert torch.equal(head(x, y), head(x.float(), y.float()))
+    assert head(x, y).dtype == torch.float32
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -635,15 +513,3 @@ def test_every_head_scores_in_half_precision(name, dtype):
         exact = head(x, y)
         rough = head.to(dtype)(x.to(dtype), y.to(dtype)).float()
     assert torch.allclose(rough, exact, rtol=0.1, atol=0.1 * float(exact.abs().max()))
-
-
-def test_scoring_goes_on_in_smaller_blocks_where_memory_runs_out(monkeypatch, caplog):
-    torch.manual_seed(0)
-    head, (x, y) = make_head("role_bregman", 5), torch.randn(2, 100, 5)
-    expected, compare = head.score(x, y), head.compare
-    def small(u, v):
-        if len(u) > 30: raise RuntimeError("[enforce fail] can't allocate memory: you tried to allocate 1 bytes")
-        return compare(u, v)
-    monkeypatch.setattr(head, "compare", small)
-    with caplog.at_level("WARNING", "rolebregman"): assert torch.allclose(head.score(x, y), expected, rtol=1e-5)
-    assert "out of memory: scoring goes on in blocks of 16 rows" in caplog.text

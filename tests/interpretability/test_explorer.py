@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from rolebregman.baselines import HEADS, make_head
-from rolebregman.cli.command import app
+from rolebregman.cli.app import app
 from rolebregman.datasets import FetchError, WordVectors, cache_dir, toy_tree
 from rolebregman.heads import BregmanHead
 from rolebregman.interpretability import explorer

@@ -1,0 +1,102 @@
+"Role maps and the role-aware Bregman head; the laws that it shares with all heads are in test_laws.py"
+import pytest
+import torch
+
+from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
+
+D = 6  # width of the embeddings
+F32, F64 = torch.float32, torch.float64
+SMALL = dict(hidden=(8, 7), rank=3)
+
+
+def points(n, seed=0, dtype=F64):
+    "Raw embeddings, off centre and not of unit size, as encoders make them"
+    return (3.0 + 0.5 * torch.randn(n, D, dtype=F64, generator=torch.Generator().manual_seed(seed))).to(dtype)
+
+
+# ---- role maps
+
+@pytest.mark.parametrize("maps", MAPS)
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("proj_dim", [None, 4])
+def test_role_maps_do_not_share_memory(maps, init, proj_dim):
+    head = BregmanHead(D, proj_dim, maps=maps, init=init, **SMALL)
+    x = points(3, dtype=F32)
+    starts_equal = init != "independent"
+    assert head.encode_source(x).equal(head.encode_target(x)) == starts_equal or maps in ("lowrank", "residual")
+    before = head.encode_target(x)
+    with torch.no_grad():
+        for p in head.maps["source"].parameters(): p.add_(0.1)
+    assert head.encode_target(x).equal(before)
+    pointers = [t.data_ptr() for t in head.state_dict().values()]
+    assert len(set(pointers)) == len(pointers)
+
+
+# ---- a fresh Bregman head is a sensible metric
+
+@pytest.mark.parametrize("maps", MAPS)
+@pytest.mark.parametrize("roles", ROLES)
+def test_a_fresh_identity_head_ranks_by_nearness(roles, maps):
+    head = BregmanHead(D, roles=roles, maps=maps, **SMALL).fit_standardizer(points(200))
+    x = points(200)
+    with torch.no_grad():
+        assert head(x, x).eq(0).all()
+        near, far = head(x, x + 0.05 * torch.randn_like(x)), head(x, points(200, seed=1))
+    assert (near < far).float().mean() > 0.98
+
+
+# ---- precision, and weights that are held
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_half_precision_head_computes_its_divergence_in_float32(dtype):
+    "Its weights are rounded once; what is computed from them is as exact as in float32, and never negative"
+    torch.manual_seed(0)
+    head, exact = BregmanHead(8, hidden=(16, 16)).to(dtype), BregmanHead(8, hidden=(16, 16)).double()
+    exact.load_state_dict(head.state_dict())
+    v = torch.randn(50, 8).to(dtype)
+    u = (v.float() + 0.01 * torch.randn(50, 8)).to(dtype)
+    found, true = head.compare(u, v), exact.compare(u.double(), v.double())
+    assert found.dtype == torch.float32 and (found >= 0).all()
+    assert ((found - true) / true).abs().max() < 1e-5
+    assert head(u, v).isfinite().all()
+
+
+def test_autocast_leaves_the_divergence_alone():
+    torch.manual_seed(0)
+    head = BregmanHead(8, hidden=(16, 16))
+    u, v = torch.randn(2, 30, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16): found = head.potential.divergence(u, v)
+    assert torch.equal(found, head.potential.divergence(u, v))
+    with torch.autocast("cpu", dtype=torch.bfloat16): assert (head(u, v) >= 0).all()
+
+
+def test_held_weights_change_nothing_and_are_let_go():
+    torch.manual_seed(0)
+    head = BregmanHead(8, hidden=(16, 16))
+    u, v = torch.randn(2, 30, 8)
+    plain = head.compare(u, v)
+    with head.held_weights(): held = head.compare(u, v) + head.compare_all(u, v, exact=False).diagonal() * 0
+    assert torch.equal(held, plain)
+    of, wanted = (torch.autograd.grad(d.sum(), list(head.potential.parameters())) for d in (held, plain))
+    for a, b in zip(of, wanted): torch.testing.assert_close(a, b)
+    with torch.no_grad(): head.potential.output.raw += 1
+    assert not torch.equal(head.compare(u, v), plain)
+    with pytest.raises(ValueError, match="width"), head.held_weights(): head(u, v[:, :5])
+    assert head.potential._held is None
+
+
+# ---- errors of the constructor
+
+@pytest.mark.parametrize("change, message", [(dict(dim=0), "dim must be a whole number of at least 1, found 0"),
+    (dict(roles="all"), "none, shared, source, target, both.*'all'"), (dict(maps="deep"), "linear.*'deep'"),
+    (dict(init="zero"), "identity.*'zero'"), (dict(rank=0), "rank"), (dict(extra=-1), "extra"),
+    (dict(proj_dim=3, roles="source"), "proj_dim must be 6, found 3"), (dict(roles="none", extra=2), "extra=2"),
+    (dict(activation="relu"), "squareplus"), (dict(strong_convexity=-0.1), "-0.1"), (dict(hidden=()), "hidden")])
+def test_constructor_errors_name_expected_and_found(change, message):
+    with pytest.raises(ValueError, match=message): BregmanHead(**{"dim": D} | change)
+
+
+@pytest.mark.parametrize("arguments, message", [(dict(dim=8, proj_dim=0), "proj_dim .* at least 1"),
+    (dict(dim=8.0), "dim must be a whole number .* found 8.0"), (dict(dim=8, hidden=16), "widths as .*, found 16")])
+def test_arguments_of_the_wrong_kind_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message): BregmanHead(**arguments)

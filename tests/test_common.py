@@ -1,0 +1,60 @@
+"The same numbers with a compiler and without one; no test here needs a compiler"
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from rolebregman.baselines import make_head
+from rolebregman.common import compiled
+from rolebregman.datasets import toy_tree
+from rolebregman.evaluation import score_edges
+from rolebregman.training import TrainConfig, fit
+
+
+def test_training_and_scoring_agree_with_the_eager_ones():
+    ds, histories = toy_tree(depth=3, dim=8), []
+    for compile in (False, True):
+        torch.manual_seed(0)
+        head = make_head("role_bregman", dim=8, hidden=(8, 8))
+        histories.append(fit(head, ds, TrainConfig(epochs=3, lr=1e-2), progress=False, compile=compile).table)
+    torch.testing.assert_close(*(torch.tensor(h[["rank_loss", "direction_loss"]].values[1:]) for h in histories),
+                               rtol=1e-4, atol=1e-5)
+    edges = ds.edges["train"]
+    scores = [score_edges(head, ds.features, edges, edges[:, ::-1].copy(), compile=c) for c in (False, True)]
+    for eager, fast in zip(*scores): torch.testing.assert_close(eager, fast, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_compiler_the_function_runs_as_it_is_and_the_log_says_so(monkeypatch, caplog):
+    from torch._dynamo.exc import TorchDynamoException
+
+    def broken(function, **_):
+        def fail(*_): raise TorchDynamoException("No working C++ compiler found\nmore")
+        return fail
+
+    monkeypatch.setattr(torch, "compile", broken)
+    with caplog.at_level(logging.INFO, "rolebregman"):
+        fast = compiled(torch.add)
+        for _ in range(2): assert fast(torch.ones(()), torch.ones(())) == 2
+    assert len(caplog.records) == 1 and "without the compiler: No working C++ compiler found" in caplog.text
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("not on this system")))
+    assert compiled(torch.add)(torch.ones(()), torch.ones(())) == 2
+
+
+def test_an_error_of_the_function_itself_is_not_hidden(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    with pytest.raises(RuntimeError, match="must match"): compiled(torch.add)(torch.ones(2), torch.ones(3))
+
+
+def test_a_machine_that_has_no_compiler(tmp_path):
+    "Truly so: a process of its own, whose compiler does not exist"
+    code = ("import logging, torch; logging.basicConfig(level=20)\n"
+            "from rolebregman.common import compiled\nfrom rolebregman.icnn import ICNN\n"
+            "phi, x = ICNN(4, (5, 3)), torch.randn(2, 9, 4)\n"
+            "assert torch.equal(compiled(phi.divergence)(*x), phi.divergence(*x))")
+    away = {"CXX": str(tmp_path / "none"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **away})
+    assert run.returncode == 0, run.stderr
+    assert "running ICNN.divergence without the compiler" in run.stderr
