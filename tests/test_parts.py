@@ -9,12 +9,12 @@ import torch
 import typer
 from matplotlib.colors import to_hex
 
-from rolebregman.baselines import HEADS, PEERS, Entry, SharedMap, SquaredDistance, floored, log_kl, make_head, maxmean
+from rolebregman.baselines import HEADS, Entry, SquaredDistance, floored, heads_of_group, log_kl, make_head, maxmean
 from rolebregman.cli.command import items_of, pairs_file, say, watched
 from rolebregman.common import sorted_unique
 from rolebregman.datasets import CitationGraph, DirectedDataset, check_vectors, faults_named, read_linqs, toy_tree
 from rolebregman.evaluation import Comparison, NegativeSampler, compare
-from rolebregman.heads import BregmanHead, RoleMap, robust_centre, target_forms
+from rolebregman.heads import BregmanHead, RoleMap, SharedMap, robust_centre, target_forms
 from rolebregman.icnn import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
 from rolebregman.interpretability import Explanation, explain
 from rolebregman.retrieval import Nearest, TargetIndex, as_array, as_numbers, check_rows, described, to_disk
@@ -75,9 +75,9 @@ def test_a_role_map_without_a_start_is_the_identity_with_coordinates_behind():
     assert torch.equal(RoleMap(3, 2, "linear", torch.eye(2, 3), 2, 0)(x), x[:, :2])
 
 
-@pytest.mark.parametrize("peer", [peer for peer, _, _ in PEERS.values() if peer.source is SharedMap.source])
-def test_a_shared_map_treats_both_items_alike(peer):
-    head, x = peer(4), torch.randn(3, 4)
+@pytest.mark.parametrize("name", [n for n in heads_of_group("peer") if HEADS[n].head.source is SharedMap.source])
+def test_a_shared_map_treats_both_items_alike(name):
+    head, x = make_head(name, 4), torch.randn(3, 4)
     assert torch.equal(head.encode_source(x), head.encode_target(x))
 
 

@@ -23,13 +23,12 @@ import torch
 from tqdm import tqdm
 
 import rolebregman
-from ..baselines.registry import HEADS, make_head
+from ..baselines.registry import HEADS, heads_of_group, make_head
 from ..datasets.directed import DirectedDataset
 from ..datasets.registry import load_dataset
 from .control import control_metrics, control_scores, matched
 from ..evaluation import Scores, score_split, split_metrics
 from ..datasets.ontology import NAMESPACES
-from ..baselines.asymmetric import PEERS
 from ..training import History, TrainConfig, fit
 from .store import KEY, Store
 from .workers import finished
@@ -47,7 +46,8 @@ class Scale:
 
 # How much is run, by name
 SCALES = dict(
-    quick=Scale(("go/cellular_component",), 3, heads=tuple(head for head in HEADS if head not in PEERS)),
+    quick=Scale(("go/cellular_component",), 3,
+                heads=tuple(head for head in HEADS if head not in heads_of_group("peer"))),
     paper=Scale(("hyperlex/random", "hyperlex/lexical", "sick", "snli/dev-as-train", "wordnet",
                  "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10)),
     full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3))

@@ -4,14 +4,12 @@ import copy
 import json
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from scipy.spatial.distance import cdist
 from torch.nn.functional import softplus
 
-from rolebregman.baselines import HEADS, PEERS, make_head
+from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import preference_rate
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, DistanceHead, load_head
@@ -156,41 +154,7 @@ def test_scores_depend_on_both_items(case):
     assert scores.std(0).min() > 1e-4 and scores.std(1).min() > 1e-4
 
 
-# ---- the formulas, against other people's code
-
-def _formula(name, head, x, y):
-    "The distances of all pairs of standardised embeddings as its source defines them"
-    p = {key: value.detach() for key, value in head.named_parameters()}
-    scale = p["log_scale"].exp() if "log_scale" in p else 1.0
-    pair = torch.cat([x[:, None].expand(-1, len(y), -1), y.expand(len(x), -1, -1)], -1)
-    if name == "euclidean": return scale * cdist(x, y)
-    if name == "cosine": return scale * cdist(x, y, "cosine")
-    if name == "mahalanobis": return cdist(x, y, "mahalanobis", VI=(p["map"].T @ p["map"]).numpy()) ** 2 / D
-    if name == "bilinear":
-        x, y = (np.pad(z.numpy(), ((0, 0), (0, 1)), constant_values=1) for z in (x, y))
-        return -x @ p["weight"].numpy() @ y.T / D
-    if name == "mlp":
-        hidden = torch.cat([p["source_weight"], p["target_weight"]], 1) @ pair.unsqueeze(-1)
-        return softplus(head.rest(hidden.squeeze(-1) + p["offset"])).squeeze(-1)
-    if name == "direction_prior": return softplus(head.f(x) + head.g(y).T)
-    x, y = (head.map(z).detach().numpy() for z in (x, y))
-    if name == "order":  # Vendrov et al. (2016): the more specific item, here the source, has the larger coordinates
-        return (np.maximum(0, y - x[:, None]) ** 2).sum(-1)
-    if name == "poincare":  # Nickel and Kiela (2017), on points of the unit ball
-        def ball(w):
-            r = np.linalg.norm(w, axis=-1, keepdims=True)
-            return w / r * np.tanh(40 * np.tanh(r / 40) / 2)
-        x, y = ball(x), ball(y)
-        inside = np.outer(1 - (x**2).sum(-1), 1 - (y**2).sum(-1))
-        return scale * np.arccosh(1 + 2 * cdist(x, y, "sqeuclidean") / inside)
-
-
-@pytest.mark.parametrize("name", [n for n in HEADS if "bregman" not in n and n not in PEERS])  # those: test_peers
-def test_a_rival_is_what_its_source_says(name):
-    head, x, y = moved(name), points(9), points(7, seed=1)
-    expected = _formula(name, head, head.standardizer(x), head.standardizer(y))
-    close(head.pairwise(x, y).detach(), torch.as_tensor(expected).detach(), rtol=1e-9, atol=1e-9)
-
+# ---- the formula (those of the rivals: tests/baselines)
 
 @each_bregman_head
 def test_a_bregman_head_is_the_divergence_of_its_potential(case):

@@ -1,0 +1,49 @@
+"The heads that the tests of this folder ask: every peer of the registry, narrow ones, and other settings of them"
+import torch
+
+from rolebregman.baselines import DeepDivergence, MaxAffineBregman, TransE, heads_of_group, make_head
+
+D = 6  # width of the embeddings
+F32, F64 = torch.float32, torch.float64
+PEERS = heads_of_group("peer")
+NARROW = {"iqe": dict(components=3, size=4, hidden=0), "wide_norm": dict(proj_dim=5, components=3, size=4, hidden=0),
+    "transe": dict(proj_dim=5, hidden=0), "rotate": dict(proj_dim=3, hidden=0), "tversky": dict(features=7, hidden=0),
+    "max_affine_bregman": dict(pieces=9), "deep_divergence": dict(pieces=9, hidden=0),
+    "entailment_cones": dict(proj_dim=4, hidden=0), "hit": dict(proj_dim=4, hidden=0)}
+
+
+def _cases():
+    for name in PEERS:
+        yield name, lambda name=name: make_head(name, D)
+        if name in NARROW: yield f"{name}-small", lambda name=name: make_head(name, D, **NARROW[name])
+    yield "transe-euclidean", lambda: TransE(D, 5, 8, norm=2)
+    yield "max_affine_bregman-hard", lambda: MaxAffineBregman(D, 9, temperature=0)
+    yield "deep_divergence-hard", lambda: DeepDivergence(D, 9, temperature=0, hidden=8)
+
+
+CASES = dict(_cases())
+
+
+def points(*shape, seed=0, scale=1.0, dtype=F64):
+    "Raw embeddings, off centre and not of unit size, as encoders make them"
+    noise = torch.randn(*shape, D, dtype=F64, generator=torch.Generator().manual_seed(seed))
+    return (3.0 + 0.5 * scale * noise).to(dtype)
+
+
+def moved(case, dtype=F64):
+    "A case, or any head of the registry, whose parameters have left the place where they start"
+    torch.manual_seed(0)
+    head = CASES[case]() if case in CASES else make_head(case, D)
+    head = head.to(dtype).fit_standardizer(points(200, seed=9, dtype=dtype))
+    with torch.no_grad():
+        for p in head.parameters(): p.add_(0.3 * torch.randn_like(p))
+    return head
+
+
+def standardized(head, n=9, m=7):
+    "Sources and targets as the head's `source` and `target` see them, and the distances of all pairs"
+    x, y = points(n), points(m, seed=1)
+    return head.standardizer(x), head.standardizer(y), head.pairwise(x, y).detach()
+
+
+def close(a, b, rtol=1e-10, atol=1e-11): torch.testing.assert_close(a, b, rtol=rtol, atol=atol)
