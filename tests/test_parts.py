@@ -13,7 +13,7 @@ from rolebregman.baselines import HEADS, Entry, SquaredDistance, floored, heads_
 from rolebregman.cli.command import items_of, pairs_file, say, watched
 from rolebregman.common import sorted_unique
 from rolebregman.datasets import CitationGraph, DirectedDataset, check_vectors, faults_named, read_linqs, toy_tree
-from rolebregman.evaluation import Comparison, NegativeSampler, compare, node_label
+from rolebregman.evaluation import Comparison, NegativeSampler, compare
 from rolebregman.heads import BregmanHead, RoleMap, SharedMap, robust_centre, target_forms
 from rolebregman.icnn import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
 from rolebregman.interpretability import Explanation, explain
@@ -236,11 +236,6 @@ def test_a_step_of_training_lowers_the_loss_and_repeats_itself():
         runs.append(torch.stack([step(batch) for _ in range(60)]))
     assert torch.equal(*runs) and runs[0].shape == (60, 2)
     assert runs[0][-10:].sum() < 0.8 * runs[0][:10].sum()
-
-
-def test_a_node_is_named_by_row_and_id():
-    ds = toy_tree(2, 2, 4)
-    assert node_label(ds, 3) == f"node 3 ({ds.nodes['id'][3]})"
 
 
 def test_features_stay_where_they_are_for_a_head_on_the_cpu():

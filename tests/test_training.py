@@ -9,15 +9,9 @@ import torch
 from scipy.stats import chisquare
 
 from rolebregman.baselines import HEADS, make_head
+from rolebregman.common import named_generator
 from rolebregman.datasets import DirectedDataset, toy_tree
-from rolebregman.evaluation import (
-    NegativeSampler,
-    evaluate,
-    filtered_ranks,
-    named_generator,
-    preference_rate,
-    score_edges,
-)
+from rolebregman.evaluation import NegativeSampler, evaluate, filtered_ranks, preference_rate, score_edges
 from rolebregman.training import TrainConfig, batch_losses, direction_loss, encode_sides, fit, rank_loss, softmax_loss
 
 FAST = TrainConfig(batch_size=64, lr=1e-2, epochs=4)

@@ -1,5 +1,5 @@
 // Two words and the divergence between them, both ways, computed here by the recursion of `rolebregman.icnn`.
-// What it needs is in explorer_data.js, which `python -m rolebregman.explorer` makes.
+// What it needs is in explorer_data.js, which `rolebregman explorer` makes.
 "use strict";
 
 class Explorer {
@@ -95,7 +95,7 @@ class ExplorerPage {
     if (!data || data.missing) {
       const why = data ? data.missing : "explorer_data.js is not beside this page.";
       root.append(element("p", {className: "explorer-message"}, `The words are missing here: ${why} To make them: `,
-                          element("code", {}, "python -m rolebregman.explorer --out explorer"), ", into the folder of this page."));
+                          element("code", {}, "rolebregman explorer --out explorer"), ", into the folder of this page."));
       return;
     }
     this.explorer = new Explorer(data);

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -39,6 +39,7 @@ def command(
     to: typer.Typer,  # what gets the sub-command
     *examples: str,  # what one types, shown in its help
     name: str | None = None,  # of the sub-command; the function's own by default
+    default: bool = False,  # it is what `to` does where none of its sub-commands is named
 ):
     "Make a function a sub-command: examples in its help, `--debug`, faults as one line, exit status 0, 1, 2 or 130."
 
@@ -62,7 +63,8 @@ def command(
         last = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=debug)
         run.__signature__ = own.replace(parameters=[*own.parameters.values(), last])
         run.__annotations__ = {**function.__annotations__, "debug": debug}
-        return to.command(name, epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
+        register = partial(to.callback, invoke_without_command=True) if default else partial(to.command, name)
+        return register(epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
 
     return add
 

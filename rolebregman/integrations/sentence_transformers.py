@@ -22,7 +22,8 @@ from ..evaluation import evaluate
 from ..common import require_type
 from ..heads.distance_head import DistanceHead, load_head
 from ..common import require_weights
-from ..evaluation import NegativeSampler, named_generator
+from ..common import named_generator
+from ..evaluation import NegativeSampler
 from ..training import direction_loss, rank_loss, softmax_loss
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #e47aa010

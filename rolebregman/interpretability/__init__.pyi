@@ -11,13 +11,11 @@ from .explanation import level_figure as level_figure
 from .explanation import role_directions as role_directions
 from .explanation import secant_hessian as secant_hessian
 from .explanation import spectrum_figure as spectrum_figure
-from .explanation import trained as trained
-from .explorer import FILE as FILE
+from .explorer import EXPLORER_FILE as EXPLORER_FILE
 from .explorer import explorer_data as explorer_data
+from .explorer import explorer_folder as explorer_folder
 from .explorer import fit_nouns as fit_nouns
 from .explorer import load_nouns as load_nouns
-from .explorer import main as main
-from .explorer import publish as publish
+from .explorer import publish_explorer as publish_explorer
 from .explorer import read_senses as read_senses
-from .explorer import trained as trained
-from .explorer import write_data as write_data
+from .explorer import write_explorer_data as write_explorer_data

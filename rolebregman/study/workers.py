@@ -64,7 +64,7 @@ def _knock(address):  # both packages wait for minutes where nobody is at home
     except (OSError, ValueError) as error:
         raise ConnectionError(f"nobody answers at {address}: {error}") from error
 
-
+# %% ../../nbs/study/workers.ipynb #1f9d4d5c
 @contextmanager
 def _deaf():  # processes that are started here inherit that Ctrl-C is not for them
     if current_thread() is not main_thread():
@@ -94,7 +94,7 @@ def _dask(jobs, address):
             raise ConnectionError(f"no Dask scheduler with a worker at {address or 'this machine'}: {error}") from error
         yield client.get_executor(pure=False).submit
 
-
+# %% ../../nbs/study/workers.ipynb #e8ef1552
 @contextmanager
 def _ray(jobs, address):
     "The same on a Ray cluster"
@@ -143,7 +143,7 @@ def _in_processes(work, items, jobs):
                     else:
                         yield item, RuntimeError("the process died that did this and nothing else; out of memory?")
 
-
+# %% ../../nbs/study/workers.ipynb #25801a3e
 def finished(
     work: Callable,  # a function of one item; importable, or simple enough to be sent
     items: Iterable,  # what to call it with

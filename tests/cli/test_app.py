@@ -1,7 +1,6 @@
 "The command: what it writes, where it writes it, and how it ends"
 import contextlib
 import hashlib
-import inspect
 import io
 import json
 import os
@@ -29,7 +28,6 @@ from rolebregman.cli import own_files
 from rolebregman.cli.command import app, ends_of, progress
 from rolebregman.datasets import LOADERS, Place, RawFile, Source, sources, toy_tree
 from rolebregman.heads import BregmanHead, load_head
-from rolebregman.study import main_results as study_module
 from rolebregman.training import History
 from rolebregman.training import fit as train
 
@@ -88,7 +86,9 @@ def rows_of(tree, ids):
 # What one types
 
 def commands():
-    return ["fit", "evaluate", "score", "search", "explain", "study", "bench", "data list", "data fetch", "data show"]
+    return ["fit", "evaluate", "score", "search", "explain", "study", "study ablations", "study more-negatives",
+            "study rival-starts", "study gaps", "study citations", "study joint", "explorer", "bench", "data list",
+            "data fetch", "data show"]
 
 
 @pytest.mark.parametrize("name", commands())
@@ -118,11 +118,6 @@ def test_the_shell_completes_names_of_commands():
            "COMP_WORDS": "rolebregman ev", "COMP_CWORD": "1"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
     assert done.stdout.split() == ["evaluate"]
-
-
-def test_study_takes_what_the_study_takes():
-    ours = {k: p.default for k, p in inspect.signature(cli.study).parameters.items() if k not in ("as_json_", "debug")}
-    assert ours == {k: p.default for k, p in inspect.signature(study_module.main).parameters.items()}
 
 
 # What comes out
@@ -386,7 +381,7 @@ def test_the_folder_may_move_with_its_files(project, tmp_path):
     assert run("score moved/head moved/pairs.csv", tmp_path).stdout == run("score head pairs.csv", project).stdout
 
 
-# Data, study, bench
+# Data
 
 def test_data_list_names_every_dataset_and_file():
     assert list(json.loads(run("data list --json").stdout)) == list(LOADERS)
@@ -411,38 +406,6 @@ def test_data_show_counts_a_tree():
     found = json.loads(run("data show toy depth=2 branching=4 --json").stdout)
     assert found["nodes"] == 21 and found["train"] + found["valid"] + found["test"] == 20
     assert "three of its pairs:" in run("data show toy depth=2 branching=4").stdout
-
-
-def test_study_prints_rows_as_json(tmp_path):
-    done = run("study --datasets toy --heads cosine --seeds 1 --jobs 1 --out . --json", tmp_path)
-    (row,) = json.loads(done.stdout)
-    assert row["dataset"] == "toy" and row["direction_accuracy"] == 0.5 and "paper R" in done.stderr
-
-
-@pytest.mark.parametrize("raised, status, said", [
-    (KeyboardInterrupt(), 130, "stopped; quick.csv has what"), (ImportError("no dask"), 1, "Error: no dask")])
-def test_study_says_how_it_ended(tmp_path, monkeypatch, raised, status, said):
-    def stop(*_, **__): raise raised
-    monkeypatch.setattr(study_module, "run_grid", stop)
-    assert run("study --datasets toy --heads cosine --seeds 1 --out .", tmp_path, status).stderr.startswith(said)
-
-
-def test_bench_ends_as_the_benchmarks_end(monkeypatch):
-    called = []
-    monkeypatch.setattr(subprocess, "run", lambda args: called.append(args) or subprocess.CompletedProcess(args, 3))
-    run("bench --report --json", status=3)
-    assert called == [[sys.executable, root / "tests" / "benchmarks" / "run.py", "--report", "--json"]]
-
-
-def test_budgets_as_json():
-    script = root / "tests" / "benchmarks" / "run.py"
-    done = subprocess.run([sys.executable, script, "--report", "--json"], capture_output=True, text=True, check=True)
-    assert {"what", "ratio", "bar", "met"} <= set(json.loads(done.stdout)[0])
-
-
-def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "rolebregman" / "cli.py"))
-    assert "in the repository, not in the package" in run("bench", status=1).stderr
 
 
 def test_an_unknown_device_is_named_with_those_there_are(project):

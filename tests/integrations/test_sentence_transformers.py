@@ -32,7 +32,7 @@ from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import load_dataset
 from rolebregman.evaluation import evaluate
 from rolebregman.heads import load_head
-from rolebregman.study import ARMS, run_joint, small, train_joint
+from rolebregman.study import JOINT_ARMS, few_edges, run_joint, train_joint
 from rolebregman.training import direction_loss
 
 WORDS = ["poodle", "dog", "animal", "oak", "tree", "plant", "rose", "cat"]
@@ -46,7 +46,7 @@ def model_of(words=WORDS, head="directed_bregman", width=WIDTH):
 
 @pytest.fixture(scope="module")
 def toy():
-    ds = small(load_dataset("toy", seed=0), 150, 30, 36)
+    ds = few_edges(load_dataset("toy", seed=0), 150, 30, 36)
     ds.nodes["text"] = [f"w{i}" for i in range(ds.num_nodes)]
     return ds
 
@@ -268,7 +268,7 @@ def test_the_trainer_trains_encoder_and_head(toy, tmp_path, loss):
 
 def test_a_small_dataset_keeps_what_is_known(toy):
     whole = load_dataset("toy", seed=1)
-    few = small(whole, 40, 9, 11, seed=2)
+    few = few_edges(whole, 40, 9, 11, seed=2)
     named = lambda ds, edges: set(map(tuple, ds.nodes["id"].to_numpy()[edges]))
     assert {k: len(e) for k, e in few.edges.items()} == dict(train=40, valid=9, test=11)
     for split in few.edges: assert named(few, few.edges[split]) <= named(whole, whole.edges[split])
@@ -298,7 +298,7 @@ def test_the_experiment_runs_once_and_is_resumed(tmp_path, monkeypatch, toy):
     monkeypatch.setattr("rolebregman.study.joint_training.fetch", lambda name, quiet: tmp_path / "encoder")
     monkeypatch.setattr("rolebregman.study.joint_training.open_dataset", lambda *a, **k: opened.append(a) or toy)
     rows = run_joint(tmp_path / "joint.csv", (0,), "toy", (100, 20, 30), epochs=1)
-    assert list(rows["head"]) == list(ARMS)
+    assert list(rows["head"]) == list(JOINT_ARMS)
     cosine, alone, longer, joint = rows.to_dict("records")
     assert cosine["parameters"] == 0 and alone["parameters"] == longer["parameters"]
     assert cosine["direction_accuracy"] == 0.5

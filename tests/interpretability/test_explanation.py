@@ -1,9 +1,7 @@
-"An account of a pair adds up, to the last digits; closed forms; the measures; the command that can be stopped"
-import json
+"An account of a pair adds up, to the last digits; closed forms; pictures"
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -23,26 +21,7 @@ from rolebregman.interpretability import (
     secant_hessian,
     spectrum_figure,
 )
-from rolebregman.interpretability import explain as interpret
-from rolebregman.interpretability.explanation import trained
-from rolebregman.study import (
-    ASYMMETRIC,
-    GAPS,
-    INTERPRET,
-    PAPER,
-    Store,
-    Task,
-    case_table,
-    direction_table,
-    gap_figure,
-    interpretability_rows,
-    measure,
-    runner,
-    tasks,
-)
-from rolebregman.study import gaps as diagnostics
-from rolebregman.study.ablations import main
-from rolebregman.study.tables import beside_paper, conclusions
+from rolebregman.study import Task
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=1)
 BREGMAN = [name for name, entry in HEADS.items() if issubclass(entry.head, BregmanHead)]
@@ -55,7 +34,7 @@ def tree():
 
 @pytest.fixture(scope="module")
 def head(tree):
-    return trained(Task("toy", "role_bregman", 0, train=FAST), tree)
+    return Task("toy", "role_bregman", 0, train=FAST).trained(tree)
 
 
 def points(*shape): return torch.randn(2, *shape, dtype=torch.float64)
@@ -241,95 +220,3 @@ def test_pictures(head, tree):
     assert len(level_figure(flat, tree, tree.edges["test"][0]).axes) == 3
     with pytest.raises(ValueError, match=f"two dimensions.*has {tree.dim}"): level_figure(head, tree, (0, 1))
     assert len(spectrum_figure({"a": (head, tree.features[:5]), "b": (flat, tree.features[:5])}).axes[0].lines) == 3
-
-
-@pytest.mark.parametrize("name", ASYMMETRIC)
-def test_every_asymmetric_head_is_measured(name, tree):
-    head = make_head(name, dim=tree.dim)
-    found = measure(head, tree)
-    assert set(found) <= set(INTERPRET) and all(np.isfinite(value) for value in found.values())
-    gaps = [found[name] for name in GAPS]
-    assert gaps == sorted(gaps) and ("hessian_trace" in found) == isinstance(head, BregmanHead)
-    if name in BREGMAN:
-        assert 0.1 <= found["least_eigenvalue"] <= found["top_eigenvalue"] < found["hessian_trace"]
-        assert 0 < found["convexity_share"] < 1
-    if name == "icnn_bregman": assert found["direction_frozen"] == 0.5  # proposition 3
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    "Rows of two seeds and three heads on the toy tree, written by the command"
-    folder = tmp_path_factory.mktemp("rows")
-    chosen = {"toy": {head: dict(train=FAST | dict(direction_margin=2.0)) for head in ASYMMETRIC}}
-    (folder / "chosen.json").write_text(json.dumps(chosen))
-    how = dict(datasets="toy", heads="role_bregman,icnn_bregman,order", seeds=2, scale="quick",
-               chosen=str(folder / "chosen.json"), out=str(folder / "rows.csv"))
-    main(**how)
-    return how
-
-
-def test_the_command_goes_on_where_it_was_stopped(written, capsys):
-    path = written["out"]
-    whole = open(path, "rb").read()
-    assert len(Store(path, INTERPRET).rows()) == 5  # the two heads of the table twice
-    with open(path, "r+b") as file: file.truncate(len(whole) - 40)  # killed while the last row was written
-    main(**written)
-    assert "5 fits, 4 of them done before" in capsys.readouterr().out
-    rows, before = Store(path, INTERPRET).rows(), whole.decode().splitlines()
-    assert open(path).read().splitlines()[:5] == before[:5] and len(rows) == 5 and (rows["error"] == "").all()
-    main(**written)
-    assert "5 of them done before" in capsys.readouterr().out
-
-
-def test_its_rows_are_those_of_the_main_study(written, tree):
-    rows = interpretability_rows(written["out"])
-    one = rows[rows["head"] == "role_bregman"].iloc[0]
-    task = tasks(["toy"], 1, written["chosen"], "quick", heads=["role_bregman"])[0]
-    same = runner.fit_and_evaluate(task)
-    for name in ("config", "gap_mean", "mrr", "forward_preferred_rate"): assert one[name] == same[name]
-    assert one["margin"] == 2 and one["hessian_trace"] == measure(trained(task, tree), tree)["hessian_trace"]
-
-
-def test_a_failure_is_a_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(diagnostics, "measure", lambda *_: 1 / 0)
-    row = runner.fit_and_evaluate(diagnostics.Measured("toy", "role_bregman", 0, train=FAST))
-    assert row["error"] == "ZeroDivisionError: division by zero"
-
-
-@pytest.mark.parametrize("name", ["heads", "datasets"])
-def test_unknown_names_are_refused(name):
-    with pytest.raises(SystemExit, match=f"unknown {name[:-1]} euclid; expected some of"): main(**{name: "euclid"})
-
-
-def study_rows(written):
-    "The toy's rows under the names of the study's datasets"
-    rows = interpretability_rows(written["out"])
-    extra = dict(rho_distance=0.3, rho_gap=0.4, rho_gap_positive=0.1, case_forward=1.0, case_reverse=2.0)
-    return pd.concat([rows.assign(dataset=name, **(extra if name.startswith("hyper") else {}))
-                      for name in diagnostics.STUDIED], ignore_index=True)
-
-
-def test_tables_and_sentences_from_rows_whole_or_partial(written, tmp_path):
-    rows = study_rows(written)
-    assert len(beside_paper(rows)) == len(PAPER) and len(direction_table(rows)) == 6 and len(case_table(rows)) == 3
-    assert set(conclusions(rows)) >= {"Validity", "Hessian trace", "The annotators", "Celery and food"}
-    assert len(gap_figure(rows).axes) == 3
-    for some in (rows[rows["dataset"] == "wordnet"], rows[rows["head"] == "role_bregman"], rows.iloc[:1],
-                 interpretability_rows(tmp_path / "none.csv")):
-        assert all(conclusions(some).values())
-        beside_paper(some), direction_table(some), case_table(some), gap_figure(some)
-
-
-def test_the_papers_figures_are_the_papers():
-    assert PAPER.query("head == 'role_bregman'")["hessian_trace"].tolist() == [42.1213, 94.7032, 83.0153]
-    assert diagnostics.PAPER_CASE["case_forward"] - diagnostics.PAPER_CASE["case_reverse"] == pytest.approx(-1.77)
-
-
-def test_celery_and_food(real):
-    real("hyperlex"), real("glove-6b-50d-subset")
-    ds = runner.open_dataset("hyperlex/random", 0, "paper", quiet=True)
-    found = measure(head := trained(Task("hyperlex/random", "role_bregman", 0, "paper", dict(epochs=2)), ds), ds)
-    rows = [int(np.flatnonzero(ds.nodes["id"] == word)[0]) for word in diagnostics.CASE]
-    why = interpret.explain(head, *ds.features[rows])
-    assert (found["case_forward"], found["case_reverse"]) == pytest.approx((why.forward, why.reverse), rel=1e-4)
-    assert -1 <= found["rho_gap_positive"] <= 1 and found["rho_gap"] > 0

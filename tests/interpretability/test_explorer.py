@@ -1,12 +1,15 @@
 "The data of the interactive page: it holds what the head holds, and says what is wrong with what it gets"
 import base64
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from rolebregman.baselines import HEADS, make_head
+from rolebregman.cli.app import app
 from rolebregman.datasets import FetchError, WordVectors, cache_dir, toy_tree
 from rolebregman.heads import BregmanHead
 from rolebregman.interpretability import explorer
@@ -44,7 +47,7 @@ def test_the_file_holds_the_head(name, tmp_path):
     with torch.no_grad():
         for weight in head.parameters():
             weight.add_(0.2 * torch.randn_like(weight))
-    path = explorer.write_data(explorer.explorer_data(head, ds), tmp_path)
+    path = explorer.write_explorer_data(explorer.explorer_data(head, ds), tmp_path)
     script = path.read_text(encoding="utf-8")
     data = json.loads(script.removeprefix("globalThis.explorerData = ").removesuffix(";\n"))
     assert data["words"] == ds.nodes["id"].tolist()
@@ -54,7 +57,7 @@ def test_the_file_holds_the_head(name, tmp_path):
     for i, j in ((0, 1), (1, 0), (3, 9), (2, 2)):
         expected = exact(*torch.tensor(ds.features[[i, j]])).item()
         assert recursion(data, i, j) == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    assert [p.name for p in tmp_path.iterdir()] == [explorer.FILE], "no half-written file is left"
+    assert [p.name for p in tmp_path.iterdir()] == [explorer.EXPLORER_FILE], "no half-written file is left"
 
 
 def test_heads_that_the_page_cannot_compute():
@@ -165,8 +168,8 @@ def test_fitting_is_repeatable_and_leaves_the_random_state():
 
 
 @pytest.fixture
-def trained(monkeypatch, own_cache, folder):
-    "`explorer.trained` on the small files; the list counts how often it trains"
+def fits(monkeypatch, own_cache, folder):
+    "`explorer.explorer_folder` on the small files; the list counts how often it trains"
     runs, load = [], explorer.load_nouns
 
     def fit_nouns(ds):
@@ -178,22 +181,29 @@ def trained(monkeypatch, own_cache, folder):
     return runs
 
 
-def test_trained_once_for_the_same_code(trained, monkeypatch, tmp_path):
+def test_trained_once_for_the_same_code(fits, monkeypatch, tmp_path):
     for _ in range(2):
-        assert explorer.publish(tmp_path / "site", quiet=True) == ""
-    assert len(trained) == 1
-    assert (tmp_path / "site" / explorer.FILE).read_bytes() == (cache_dir() / "explorer" / explorer.FILE).read_bytes()
+        assert explorer.publish_explorer(tmp_path / "site", quiet=True) == ""
+    assert len(fits) == 1
+    copy, kept = tmp_path / "site" / explorer.EXPLORER_FILE, cache_dir() / "explorer" / explorer.EXPLORER_FILE
+    assert copy.read_bytes() == kept.read_bytes()
     monkeypatch.setattr(explorer, "_made_from", lambda: "another code")
-    explorer.publish(tmp_path / "site", quiet=True)
-    assert len(trained) == 2
+    explorer.publish_explorer(tmp_path / "site", quiet=True)
+    assert len(fits) == 2
 
 
 def test_without_data_the_file_says_why(own_cache, monkeypatch, tmp_path, capsys):
     def nothing(quiet): raise FetchError("wordnet (WordNet 3.0, nouns) could not be had.\nTried:\n  all")
 
     monkeypatch.setattr(explorer, "load_nouns", nothing)
-    assert explorer.publish(tmp_path, quiet=True) == "wordnet (WordNet 3.0, nouns) could not be had."
-    assert json.loads((tmp_path / explorer.FILE).read_text().split("=", 1)[1].strip(" ;\n")) == {
+    assert explorer.publish_explorer(tmp_path, quiet=True) == "wordnet (WordNet 3.0, nouns) could not be had."
+    assert json.loads((tmp_path / explorer.EXPLORER_FILE).read_text().split("=", 1)[1].strip(" ;\n")) == {
         "missing": "wordnet (WordNet 3.0, nouns) could not be had."}
-    with pytest.raises(SystemExit, match="could not be had. The page says so"):
-        explorer.main(out=str(tmp_path))
+    run = CliRunner().invoke(app, ["explorer", "--out", str(tmp_path)])
+    assert run.exit_code == 1 and "could not be had. The page says so" in run.stderr
+
+
+def test_the_code_that_makes_the_head_is_in_the_mark():
+    "A changed line of any of it makes the head anew"
+    library = Path(explorer.__file__).parents[1]
+    for name in explorer._CODE: assert (library / name).is_dir() or (library / f"{name}.py").is_file()

@@ -12,14 +12,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from rolebregman import training
 from rolebregman.baselines import make_head
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import compare
 from rolebregman.study import (
+    COLUMNS,
+    DATASETS,
     KEY,
-    METRICS,
-    OURS,
+    OUR_PANELS,
+    PANEL_METRICS,
     PANELS,
     SEARCH,
     Store,
@@ -29,22 +30,27 @@ from rolebregman.study import (
     Variant,
     ablation_rows,
     curve_figure,
-    datasets_of,
-    differences,
-    heads_of,
+    differences_figure,
+    fit_and_evaluate,
     nearest_loss,
+    panel_datasets,
+    panel_differences,
     panel_figure,
+    panel_findings,
+    panel_heads,
     panel_rows,
+    panel_tasks,
+    panels,
+    paper_panel_figure,
+    paper_panels,
+    run_ablations,
     run_grid,
-    runner,
-    said,
-    turned,
-    variants,
+    starred,
+    with_reversed_pairs,
     with_usual_weights,
 )
-from rolebregman.study.ablations import main
 from rolebregman.theory import bregman_divergence
-from rolebregman.training import rank_loss
+from rolebregman.training import batch_losses, rank_loss
 
 results = Path(__file__).resolve().parents[2] / "results"
 FAST = dict(batch_size=64, lr=1e-2, epochs=2)
@@ -52,15 +58,15 @@ CHANGING = ["seconds", "peak_memory_mb", "commit"]
 
 
 def plan(panel, seeds=1, **how):
-    return variants(panel, "toy", seeds, "none.json", "quick", FAST, **how)
+    return panel_tasks(panel, "toy", seeds, "none.json", "quick", FAST, **how)
 
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_a_panel_has_one_base_and_no_fit_twice(panel):
     assert sum(not change for change in PANELS[panel].values()) == 1
     found = plan(panel, seeds=2)
-    assert len({v.key for v in found}) == len(found) == 2 * len(heads_of(panel)) * len(PANELS[panel])
-    assert datasets_of(panel) and set(datasets_of(panel)) <= set(runner.DATASETS)
+    assert len({v.key for v in found}) == len(found) == 2 * len(panel_heads(panel)) * len(PANELS[panel])
+    assert panel_datasets(panel) and set(panel_datasets(panel)) <= set(DATASETS)
 
 
 @pytest.mark.parametrize("panel", PANELS)
@@ -73,7 +79,7 @@ def test_a_variant_differs_from_the_base_in_what_it_says(panel):
         ours, theirs = (make_head(v.head, 8, **v.options).config for v in (variant, base))
         differ = {name for name in ours if ours[name] != theirs[name]}
         assert differ <= set(change.get("options", {})) | ({"hidden"} if {"width", "depth"} & set(change) else set())
-        assert variant.change == variant.unsaid == change.get("change", {})
+        assert variant.change == variant.hidden_settings == change.get("change", {})
 
 
 def test_the_base_is_the_task_of_the_main_study():
@@ -86,7 +92,7 @@ def test_the_base_is_the_task_of_the_main_study():
 def test_width_and_layers_follow_the_chosen_ones(tmp_path):
     chosen = tmp_path / "chosen.json"
     chosen.write_text(json.dumps({"toy": {"role_bregman": dict(train={}, options=dict(hidden=[64, 32]))}}))
-    hidden = {v.variant: v.options["hidden"] for p in ("width", "layers") for v in variants(p, "toy", 1, chosen)}
+    hidden = {v.variant: v.options["hidden"] for p in ("width", "layers") for v in panel_tasks(p, "toy", 1, chosen)}
     assert hidden == {"base": [64, 32], "a quarter": [16, 8], "half": [32, 16], "double": [128, 64], "1": [64],
                       "3": [64, 64, 64]}
 
@@ -98,7 +104,7 @@ def test_amounts_that_there_are_not_are_left_out():
 @pytest.mark.parametrize("share", [0, 0.1, 0.4, 1])
 def test_turned_pairs(share):
     tree = toy_tree(seed=3)
-    noisy = turned(tree, share)
+    noisy = with_reversed_pairs(tree, share)
     for part in ("train", "valid"):
         now, before = noisy.edges[part], tree.edges[part]
         back = (now == before[:, ::-1]).all(1)
@@ -113,7 +119,7 @@ def test_pairs_that_are_annotated_both_ways_are_not_turned():
     tree = replace(tree, edges=tree.edges | dict(train=train))
     both = ~tree.one_way("train")
     assert both.sum() == 10
-    assert (turned(tree, 1.0).edges["train"][both] == tree.edges["train"][both]).all()
+    assert (with_reversed_pairs(tree, 1.0).edges["train"][both] == tree.edges["train"][both]).all()
 
 
 @pytest.mark.parametrize("how", ["softplus", "clamped"])
@@ -147,9 +153,9 @@ def test_nearest_loss():
 
 
 def trained(monkeypatch, panel, name):
-    "The head and the dataset that a variant hands to the training, and the rank loss meanwhile"
+    "The head and the dataset that a variant hands to the training, and the losses meanwhile"
     seen = {}
-    monkeypatch.setattr(training, "fit", lambda head, ds, *config, **how: seen.update(loss=training.rank_loss, ds=ds))
+    monkeypatch.setattr(panels, "fit", lambda head, ds, *config, losses, **how: seen.update(losses=losses, ds=ds))
     variant = next(v for v in plan(panel) if v.variant == name)
     head, ds = make_head(variant.head, 32, **variant.options), toy_tree(seed=0)
     variant.fit(head, ds)
@@ -176,14 +182,10 @@ def test_amount_of_training_pairs(monkeypatch):
     assert len(seen["ds"].positives) == len(ds.positives)  # what is left out is no negative
 
 
-def test_the_loss_is_put_back_also_after_a_failure(monkeypatch):
+def test_only_the_hard_negatives_have_a_loss_of_their_own(monkeypatch):
     _, _, seen = trained(monkeypatch, "negatives", "nearest of 4")
-    assert seen["loss"] is nearest_loss and training.rank_loss is rank_loss
-    monkeypatch.undo()
-    failing = Variant("toy", "role_bregman", 0, train=dict(FAST, lr=1e30), panel="negatives", change=dict(nearest=True))
-    with pytest.raises(FloatingPointError):
-        failing.fit(make_head("role_bregman", 32), toy_tree(seed=0))
-    assert training.rank_loss is rank_loss
+    assert seen["losses"].func is batch_losses and seen["losses"].keywords == dict(rank_loss=nearest_loss)
+    assert trained(monkeypatch, "negatives", "16")[2]["losses"] is batch_losses
 
 
 def some_variants():
@@ -203,9 +205,9 @@ def test_rows(undisturbed):
     rows = undisturbed.rows()
     assert len(rows) == len(some_variants()) and (rows["error"] == "").all() and (rows["negative_rate"] == 0).all()
     assert rows.drop(columns=["error", "settings", "direction_prior_wrong"]).notna().all(axis=None)
-    main_row = runner.fit_and_evaluate(Task("toy", "role_bregman", 0, train=FAST))
+    main_row = fit_and_evaluate(Task("toy", "role_bregman", 0, train=FAST))
     base = rows[rows["config"] == main_row["config"]].iloc[0]
-    assert all(base[name] == main_row[name] for name in (*KEY, *METRICS, "mrr", "gap_mean", "parameters"))
+    assert all(base[name] == main_row[name] for name in (*KEY, *PANEL_METRICS, "mrr", "gap_mean", "parameters"))
 
 
 def test_the_same_rows_from_two_processes(undisturbed, tmp_path):
@@ -244,20 +246,20 @@ def made_up(panel, values, head="role_bregman"):
 def test_differences_by_hand():
     rows = made_up("maps", {"base": [0.5, 0.6, 0.7], "residual": [0.6, 0.7, 0.9], "affine": [0.4, 0.7], "gone": [0.0]})
     assert panel_rows(rows, "maps")["variant"].tolist() == ["linear"] * 3 + ["affine"] * 2 + ["residual"] * 3
-    found = differences(rows, "maps").set_index("variant")
+    found = panel_differences(rows, "maps").set_index("variant")
     assert found["seeds"].to_dict() == {"affine": 2, "residual": 3}
     assert found.loc["residual", "difference"] == pytest.approx(0.4 / 3) and found.loc["residual", "clear"]
     assert found.loc["affine", "difference"] == pytest.approx(0) and not found.loc["affine", "clear"]
     of = compare([0.6, 0.7, 0.9], [0.5, 0.6, 0.7])
     assert (found.loc["residual", "low"], found.loc["residual", "high"]) == (of.ci_low, of.ci_high)
-    assert said(rows, "maps").startswith("Direction: +0.133 with residual on toy; 1 of 2 differences")
-    assert "Ranking: nothing clear; 0 of 2" in said(rows, "maps")
+    assert panel_findings(rows, "maps").startswith("Direction: +0.133 with residual on toy; 1 of 2 differences")
+    assert "Ranking: nothing clear; 0 of 2" in panel_findings(rows, "maps")
 
 
 def test_a_panel_without_its_base_or_without_rows():
-    assert not len(differences(made_up("maps", {"residual": [0.6]}), "maps"))
+    assert not len(panel_differences(made_up("maps", {"residual": [0.6]}), "maps"))
     empty = ablation_rows("there is none.csv")
-    assert not len(panel_rows(empty, "maps")) and said(empty, "maps") == "No rows yet."
+    assert not len(panel_rows(empty, "maps")) and panel_findings(empty, "maps") == "No rows yet."
 
 
 def test_the_base_of_a_head_that_a_panel_has_no_rows_of_stays_out():
@@ -275,9 +277,20 @@ def test_figures():
     assert right.lines[0].get_ydata().tolist() == pytest.approx([0.55, 0.45, 0.35])
 
 
+def test_pictures_of_all_variants_and_beside_the_paper():
+    rows = made_up("projection", {"base": [0.5, 0.6, 0.7], "none": [0.3, 0.4, 0.5], "source": [0.5, 0.8, 0.6]})
+    rows = rows.assign(dataset="hyperlex/random")
+    left, _ = differences_figure(rows, ["projection"]).axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["projection: none", "projection: source"]
+    (ax, *_) = paper_panel_figure(rows, "projection", "sides with a map").axes
+    paper = paper_panels().loc[("hyperlex", "projection", "direction_accuracy")].tolist()
+    assert paper in [list(line.get_ydata()) for line in ax.lines]
+    assert starred(panel_differences(rows, "projection")).loc["hyperlex/random", "none"] == "-0.200*"
+
+
 def test_the_command_in_a_process_of_its_own_with_two_workers(tmp_path):
-    command = [sys.executable, "-m", "rolebregman.study.ablations", *"--panel activation --datasets toy --seeds 1".split(),
-               "--jobs", "2", "--out", str(tmp_path), "--chosen", "none.json"]
+    command = [sys.executable, "-m", "rolebregman", *"study ablations --panel activation --datasets toy".split(),
+               *"--seeds 1 --jobs 2 --chosen none.json --out".split(), str(tmp_path)]
     quiet = os.environ | {"TQDM_DISABLE": "1"}
     for done in (0, 2):
         run = subprocess.run(command, capture_output=True, text=True, timeout=120, env=quiet)
@@ -287,14 +300,15 @@ def test_the_command_in_a_process_of_its_own_with_two_workers(tmp_path):
 
 
 def test_what_the_command_does_not_know(capsys):
-    for wrong in (dict(panel="colour"), dict(panel="maps", datasets="gone")):
-        with pytest.raises(SystemExit, match="expected some of"):
-            main(**wrong)
+    for wrong in (dict(panel="colour"), dict(panel="maps", datasets=["gone"])):
+        with pytest.raises(ValueError, match="expected some of"):
+            run_ablations(**wrong)
     assert not capsys.readouterr().out
 
 
 def committed():
-    files = dict(ablation_projection=["projection"], ablation_direction_weight=["direction_weight"], ablations=OURS)
+    files = dict(ablation_projection=["projection"], ablation_direction_weight=["direction_weight"],
+                 ablations=OUR_PANELS)
     return [(name, panels) for name, panels in files.items() if (results / f"{name}.csv").exists()]
 
 
@@ -309,8 +323,8 @@ def test_committed_rows(name, panels):
 
 def test_committed_bases_are_the_rows_of_the_main_study():
     if not (results / "main.csv").exists(): pytest.skip("results/main.csv is not there")
-    theirs = Store(results / "main.csv", runner.COLUMNS).rows()
+    theirs = Store(results / "main.csv", COLUMNS).rows()
     for name, _ in committed():
         base = ablation_rows(results / f"{name}.csv").query("panel == 'base'")
         both = base.merge(theirs, on=KEY)
-        for metric in METRICS: assert np.allclose(both[f"{metric}_x"], both[f"{metric}_y"], atol=1e-9)
+        for metric in PANEL_METRICS: assert np.allclose(both[f"{metric}_x"], both[f"{metric}_y"], atol=1e-9)

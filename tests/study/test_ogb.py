@@ -14,32 +14,34 @@ from rolebregman.baselines import make_head
 from rolebregman.datasets import DirectedDataset, OGBDataset, load_ogb, split_by, toy_tree, write_synthetic_ogb
 from rolebregman.evaluation import evaluate, score_split
 from rolebregman.study import (
-    DATASETS,
-    FORMS,
+    CITATION_COLUMNS,
+    CITATION_DATASETS,
+    CITATION_NAMES,
+    NEIGHBOUR_FORMS,
     CitationTask,
     Store,
     averaged_features,
-    choose_settings,
+    choose_citation_settings,
     citation_findings,
+    citation_fits,
     citation_tasks,
     citation_verdict,
-    compare_forms,
+    compare_neighbour_forms,
     evaluate_ogb,
-    forms_table,
-    gains,
-    gains_figure,
+    neighbour_forms_table,
+    neighbour_gains,
+    neighbour_gains_figure,
     ogb_evaluator,
-    open_dataset,
+    open_citations,
     paper_citation,
     protocol_metrics,
+    run_citations,
     run_grid,
     runner,
 )
-from rolebregman.study.ablations import main
-from rolebregman.study.ogb import COLUMNS, TABLE
 
 
-def small(train, valid=(), test=(), features=None, n=6):
+def few_items(train, valid=(), test=(), features=None, n=6):
     "A dataset of items 0, 1, ...; item i has the single feature 10^i where none are given"
     parts = dict(train=train, valid=valid, test=test)
     parts = {name: np.array(edges, int).reshape(-1, 2) for name, edges in parts.items()}
@@ -54,12 +56,12 @@ def graph():
     edges = np.unique(rng.integers(40, size=(90, 2)), axis=0)
     edges = np.unique(np.r_[edges, edges[:9, ::-1]], axis=0)
     parts, _ = split_by("edge", edges[edges[:, 0] != edges[:, 1]], 0)
-    return small(*parts.values(), features=rng.normal(size=(50, 7)))
+    return few_items(*parts.values(), features=rng.normal(size=(50, 7)))
 
 
 def test_two_hops_by_hand():
     # 0 -> 1 <-> 2 -> 3; 4 and 5 are joined by a test pair only. Digits say whose feature went in.
-    ds = small([(0, 1), (1, 2), (2, 1), (2, 3)], valid=[(3, 4)], test=[(4, 5)])
+    ds = few_items([(0, 1), (1, 2), (2, 1), (2, 3)], valid=[(3, 4)], test=[(4, 5)])
     own = [1, 10, 100, 1000, 1e4, 1e5]
     one = [10, (1 + 100) / 2, (10 + 1000) / 2, 100, 1e4, 1e5]
     two = [one[1], (one[0] + one[2]) / 2, (one[1] + one[3]) / 2, one[2], 1e4, 1e5]
@@ -85,7 +87,7 @@ def test_pairs_of_valid_and_test_change_nothing(graph, how, links):
 
 
 def test_features_of_items_that_training_does_not_reach_stay_out():
-    ds = small([(0, 1)], valid=[(1, 2)], test=[(2, 3)])
+    ds = few_items([(0, 1)], valid=[(1, 2)], test=[(2, 3)])
     assert (averaged_features(ds, hops=5).features[:2] <= 10).all()
 
 
@@ -199,7 +201,7 @@ def test_ogb_goes_through_the_same_code(tmp_path, monkeypatch):
     pytest.importorskip("ogb", reason="ogb is not installed")
     monkeypatch.chdir(tmp_path)
     write_synthetic_ogb("dataset", papers=2000, citations=9000, held=60, negatives=20, dim=8, quiet=True)
-    ds = open_dataset("ogbl-citation2+2hop", 0, "paper", quiet=True)
+    ds = open_citations("ogbl-citation2+2hop", 0, "paper", quiet=True)
     assert isinstance(ds, OGBDataset) and isinstance(ds.features, np.memmap) and ds.dim == 24
     assert len(ds.edges["train"]) == 5000
     torch.manual_seed(0)
@@ -216,27 +218,36 @@ def test_the_graph_is_larger_than_what_is_trained_on(tmp_path, monkeypatch):
     assert not np.array_equal(averaged_features(tree.limit(50)).features, whole.features)
 
 
-def test_a_worker_that_gets_a_task_knows_the_datasets():
+def test_a_worker_that_gets_a_task_can_open_its_dataset():
+    "In a process that has imported nothing yet"
     ask = ("import pickle, sys; task = pickle.load(sys.stdin.buffer); "
-           "from rolebregman.study.runner import DATASETS; print(task.dataset in DATASETS)")
+           "from rolebregman.study.runner import DATASETS; print(task.dataset in DATASETS, type(task).open.__module__)")
     task = CitationTask("cora+2hop", "cosine", 0, "paper")
     done = subprocess.run([sys.executable, "-c", ask], input=pickle.dumps(task), capture_output=True)
-    assert done.stdout.split() == [b"True"], done.stderr
+    assert done.stdout.split() == [b"False", b"rolebregman.study.citation_fits"], done.stderr
+
+
+def test_a_task_opens_citation_graphs_and_what_the_study_knows():
+    assert CitationTask("toy", "cosine", 3, "paper").open().seed == 3
+    with pytest.raises(ValueError, match="the study knows"): CitationTask("corra", "cosine", 0, "paper").open()
+    assert set(CITATION_DATASETS) < set(CITATION_NAMES)
 
 
 @pytest.fixture
 def short(monkeypatch):
     "Toy data in place of the graphs, and one epoch"
-    for name in [*TABLE, *(f"cora{form}" for form in FORMS)]:
-        monkeypatch.setitem(DATASETS, name, lambda seed, quiet: toy_tree(depth=3, seed=seed))
+    def open_toy(name, seed, scale="paper", quiet=False):
+        assert name in CITATION_NAMES
+        return toy_tree(depth=3, seed=seed).limit(100, valid=20)
+    monkeypatch.setattr(citation_fits, "open_citations", open_toy)
     monkeypatch.setitem(runner.SCALES, "paper", runner.Scale((), 1, 100, dict(epochs=1)))
 
 
 def test_settings_are_the_best_of_equal_trials(short, tmp_path):
     chosen = tmp_path / "chosen.json"
     chosen.write_text(json.dumps(dict(go=dict(mlp=dict(train=dict(lr=1.0), options={})))))
-    scores = choose_settings(tmp_path / "rows.csv", chosen, ["euclidean", "mlp"], progress=False)
-    rows = Store(tmp_path / "rows.csv", COLUMNS).rows()
+    scores = choose_citation_settings(tmp_path / "rows.csv", chosen, ["euclidean", "mlp"], progress=False)
+    rows = Store(tmp_path / "rows.csv", CITATION_COLUMNS).rows()
     assert rows.groupby("head").size().to_dict() == dict(euclidean=6, mlp=6)
     means = rows.set_index("settings")[["ranking_accuracy", "direction_accuracy"]].mean(axis=1)
     kept = json.loads(chosen.read_text())
@@ -249,44 +260,44 @@ def test_settings_are_the_best_of_equal_trials(short, tmp_path):
 
 
 def test_forms_are_compared_on_validation(short, tmp_path):
-    rows = compare_forms(tmp_path / "rows.csv", tmp_path / "none.json", progress=False)
-    table = forms_table(rows)
-    assert list(table.index) == ["cora", *(f"cora{form}" for form in FORMS)] and len(rows) == 6 * 6 * 3
+    rows = compare_neighbour_forms(tmp_path / "rows.csv", tmp_path / "none.json", progress=False)
+    table = neighbour_forms_table(rows)
+    assert list(table.index) == ["cora", *(f"cora{form}" for form in NEIGHBOUR_FORMS)] and len(rows) == 6 * 6 * 3
     assert table.nunique().le(1).all() # the same data here
 
 
 def test_the_command_goes_on_where_it_stopped(short, tmp_path, capsys):
-    how = dict(heads="cosine,icnn_bregman,role_bregman,direction_prior", jobs=1, out=str(tmp_path))
-    main(datasets="cora,cora+2hop", seeds=1, **how)
+    how = dict(heads=["cosine", "icnn_bregman", "role_bregman", "direction_prior"], jobs=1, out=str(tmp_path))
+    run_citations(datasets=["cora", "cora+2hop"], seeds=1, **how)
     first = (tmp_path / "citation.csv").read_bytes()
-    main(datasets="cora,cora+2hop", seeds=2, **how)
+    run_citations(datasets=["cora", "cora+2hop"], seeds=2, **how)
     assert (tmp_path / "citation.csv").read_bytes().startswith(first)
-    rows = Store(tmp_path / "citation.csv", COLUMNS).rows()
+    rows = Store(tmp_path / "citation.csv", CITATION_COLUMNS).rows()
     assert len(rows) == 16 and (rows["error"] == "").all()
     assert "16 rows, 0 of them failed" in capsys.readouterr().out
-    table = gains(rows, "ranking_accuracy")
+    table = neighbour_gains(rows, "ranking_accuracy")
     assert len(table) == 4 and (table["gain"] == 0).all() # the same data here
     assert len(citation_findings(rows)) >= 4 and len(citation_verdict(rows)) == 4
-    gains_figure(rows).savefig(tmp_path / "figure.png")
+    neighbour_gains_figure(rows).savefig(tmp_path / "figure.png")
 
 
 def test_rows_hold_the_protocol(short, tmp_path):
     row = run_grid(citation_tasks(tmp_path / "none.json", ["cora"], ["cosine"], [0]),
-                   Store(tmp_path / "rows.csv", COLUMNS), progress=False).iloc[0]
-    ds = open_dataset("cora", 0, "paper")
+                   Store(tmp_path / "rows.csv", CITATION_COLUMNS), progress=False).iloc[0]
+    ds = citation_fits.open_citations("cora", 0, "paper")
     head = make_head("cosine", dim=ds.dim)
     head.fit_standardizer(ds.features, np.unique(ds.edges["train"]))
     assert row["protocol_mrr"] == pytest.approx(evaluate(head, ds, candidates="all")["mrr"], abs=1e-9)
 
 
-@pytest.mark.parametrize("argument", [dict(datasets="corra"), dict(heads="cosin")])
+@pytest.mark.parametrize("argument", [dict(datasets=["corra"]), dict(heads=["cosin"])])
 def test_the_command_says_what_it_does_not_know(argument, tmp_path):
-    with pytest.raises(SystemExit, match="unknown .* expected some of: .*cos|cora"):
-        main(out=str(tmp_path), **argument)
+    with pytest.raises(ValueError, match="unknown .* expected some of: .*cos|cora"):
+        run_citations(out=str(tmp_path), **argument)
 
 
 def test_few_rows_are_enough_for_the_page():
-    nothing = pd.DataFrame(columns=COLUMNS)
+    nothing = pd.DataFrame(columns=CITATION_COLUMNS)
     assert citation_verdict(nothing) == [] and citation_findings(nothing) == []
 
 

@@ -9,10 +9,10 @@ import torch
 from torch.nn import functional as F
 
 from rolebregman.study import (
-    PLACE,
-    RATES,
     SEARCH,
-    SEEDS,
+    START_DATASET,
+    START_RATES,
+    START_SEEDS,
     STARTS,
     Start,
     Store,
@@ -20,18 +20,18 @@ from rolebregman.study import (
     better_tasks,
     better_verdicts,
     run_grid,
+    run_rival_starts,
     start_scores,
     start_table,
     start_tasks,
 )
-from rolebregman.study.ablations import main
 
 
 def test_every_variant_at_both_rates_and_on_validation_pairs():
     found = start_tasks()
-    per_seed = sum(1 + len(some) for some in STARTS.values()) * len(RATES)
-    assert len({task.key for task in found}) == len(found) == per_seed * len(SEEDS)
-    assert {task.split for task in found} == {"valid"} and {task.dataset for task in found} == {PLACE}
+    per_seed = sum(1 + len(some) for some in STARTS.values()) * len(START_RATES)
+    assert len({task.key for task in found}) == len(found) == per_seed * len(START_SEEDS)
+    assert {task.split for task in found} == {"valid"} and {task.dataset for task in found} == {START_DATASET}
     assert min(task.seed for task in found) >= 100  # no seed of a table
 
 
@@ -54,12 +54,12 @@ def test_every_variant_can_be_made():
 def test_the_score_is_the_mean_over_seeds_at_the_better_rate(tmp_path):
     store = Store(tmp_path / "starts.csv", SEARCH)
     def add(variant, lr, seed, value, error=""):
-        store.append(dict(dataset=PLACE, head="hit", seed=seed, scale="paper", config=f"{variant}{lr}", error=error,
-                          ranking_accuracy=value + 0.1, direction_accuracy=value - 0.1,
+        store.append(dict(dataset=START_DATASET, head="hit", seed=seed, scale="paper", config=f"{variant}{lr}",
+                          error=error, ranking_accuracy=value + 0.1, direction_accuracy=value - 0.1,
                           settings=json.dumps(dict(variant=variant, lr=lr))))
     for variant, values in {"as it is": (0.6, 0.8, 0.5, 0.5), "64 dimensions": (0.1, 0.1, 0.9, 0.7)}.items():
-        for (lr, seed), value in zip(product(RATES, SEEDS), values): add(variant, lr, seed, value)
-    add("lambda 0.3", RATES[0], SEEDS[0], 1.0, error="broke")
+        for (lr, seed), value in zip(product(START_RATES, START_SEEDS), values): add(variant, lr, seed, value)
+    add("lambda 0.3", START_RATES[0], START_SEEDS[0], 1.0, error="broke")
     found = start_scores(store.path).round(9)
     expected = pd.DataFrame(dict(score=[0.7, 0.8], spread=[0.2, 0.2], against=[0, 0.1]),
                             index=pd.MultiIndex.from_tuples([("hit", "as it is"), ("hit", "64 dimensions")],
@@ -92,7 +92,7 @@ def test_a_better_start_has_the_settings_of_the_main_table(tmp_path):
         (head, seed, "test") for head in ("hit", "tversky") for seed in range(2)]
     assert (found[0].train, found[0].options, found[0].start) == (dict(lr=0.01), dict(hidden=32, proj_dim=64), {})
     assert (found[2].options, found[2].start) == ({}, dict(weights=(1, 1, 1)))
-    assert found[2].unsaid == found[2].start and found[2].called == dict(variant="weights 1, 1, 1")
+    assert found[2].hidden_settings == found[2].start and found[2].labels == dict(variant="weights 1, 1, 1")
 
 
 def test_verdicts_are_the_better_start_minus_the_kept_one():
@@ -109,10 +109,10 @@ def test_the_command_does_not_fit_what_is_there(tmp_path, monkeypatch, capsys):
     few = start_tasks([100], "toy", "quick", ["mlp"])
     monkeypatch.setattr(starts, "start_tasks", lambda: few)
     monkeypatch.setattr(starts, "better_tasks", lambda *_: few[:1])
-    main(jobs=1, out=tmp_path)
+    run_rival_starts(jobs=1, out=tmp_path)
     files = tmp_path / "starts.csv", tmp_path / "starts_test.csv"
     before = [file.read_bytes() for file in files]
-    main(jobs=1, out=tmp_path)
+    run_rival_starts(jobs=1, out=tmp_path)
     assert [file.read_bytes() for file in files] == before
     said = capsys.readouterr().out
     assert "2 rows, 0 of them failed" in said and "1 rows, 0 of them failed" in said

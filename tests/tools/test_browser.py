@@ -142,7 +142,7 @@ def toy(request, tmp_path_factory):
         for weight in head.parameters():
             weight.add_(0.3 * torch.randn_like(weight))
     folder = tmp_path_factory.mktemp("explorer")
-    explorer.write_data(explorer.explorer_data(head, ds), folder)
+    explorer.write_explorer_data(explorer.explorer_data(head, ds), folder)
     for name in ("explorer.js", "explorer.css"):
         shutil.copy(nbs / "explorer" / name, folder)
     (folder / "index.html").write_text(page_source, encoding="utf-8")
@@ -234,15 +234,15 @@ def test_page_is_driven_on_a_phone(open_page, toy):
 
 def test_page_says_what_is_missing(open_page, toy, tmp_path):
     shutil.copytree(toy[0], tmp_path, dirs_exist_ok=True)
-    explorer.write_data(dict(missing="WordNet could not be had."), tmp_path)
+    explorer.write_explorer_data(dict(missing="WordNet could not be had."), tmp_path)
     page = open_page(f"{tmp_path.as_uri()}/index.html")
     said = page.locator(".explorer-message").inner_text()
-    assert "WordNet could not be had." in said and "python -m rolebregman.interpretability.explorer" in said
+    assert "WordNet could not be had." in said and "rolebregman explorer" in said
 
 
 def test_interactive_page_of_the_site(open_page, address):
     try:
-        head, ds = load_head(explorer.trained(quiet=True) / "head"), explorer.load_nouns(quiet=True)
+        head, ds = load_head(explorer.explorer_folder(quiet=True) / "head"), explorer.load_nouns(quiet=True)
     except FetchError as error:
         pytest.skip(str(error).splitlines()[0])
     page = open_page(f"{address}/explorer.html")

@@ -1,0 +1,83 @@
+"""Tables and pictures from rows, beside the paper's figures."""
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rolebregman.baselines import HEADS
+from rolebregman.evaluation import METRICS
+from rolebregman.study import (
+    COLORS,
+    MARKERS,
+    Store,
+    Task,
+    narrow_table,
+    paired,
+    paper_results,
+    print_summary,
+    results_figure,
+    results_table,
+    run_grid,
+)
+
+FAST = dict(batch_size=64, lr=1e-2, epochs=3)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    "Three heads of the toy tree, two seeds"
+    tasks = [Task("toy", head, seed, train=FAST) for seed in (0, 1)
+             for head in ("euclidean", "role_bregman", "direction_prior")]
+    return run_grid(tasks, Store(tmp_path_factory.mktemp("grid") / "rows.csv"), progress=False)
+
+
+def test_table_and_figure(undisturbed):
+    rows = undisturbed.assign(dataset="go/cellular_component")
+    table = results_table(rows)
+    assert table.index.tolist() == [h for h in HEADS if h in set(rows["head"])]
+    assert table.loc["role_bregman", ["paper R-Acc", "paper D-Acc"]].tolist() == ["0.987 ± 0.002", "0.942 ± 0.006"]
+    assert table.loc["euclidean", "paper D-Acc"] == "" and table.loc["euclidean", "direction acc."] == "0.500 ± 0.000"
+    mine = rows[rows["head"] == "role_bregman"]["mrr"]
+    assert table.loc["role_bregman", "MRR"] == f"{mine.mean():.3f} ± {mine.std():.3f}"
+    assert paired(rows, "role_bregman", "euclidean").seeds == 2
+    assert len(results_figure(rows).axes) == 2
+
+
+def test_the_table_of_the_terminal_is_narrow(undisturbed):
+    rows = undisturbed.assign(dataset="go/cellular_component")
+    wide = pd.concat([rows, rows.assign(head="a_name_of_24_characters_")])
+    for some in (rows, rows[rows["seed"] == 0], wide.assign(seconds=1234.56)):
+        lines = narrow_table(some).splitlines()
+        assert max(map(len, lines)) <= 100 and len(lines) == 1 + some["head"].nunique() + 2
+    lines = narrow_table(rows).splitlines()
+    assert lines[0].split() == "R-Acc D-Acc MRR neg paper R paper D s".split()
+    mine = rows[rows["head"] == "role_bregman"]["mrr"]
+    assert f"{mine.mean():.3f}±{mine.std():.3f}".replace("±0.", "±.") in lines[3] and "0.942±.006" in lines[3]
+
+
+def test_the_papers_table_is_as_printed():
+    table = paper_results().set_index(["dataset", "head"])
+    assert len(table) == 18 and table.loc[("hyperlex", "icnn_bregman"), "direction_accuracy_mean"] == 0.3883
+    assert table.loc[("go", "role_bregman"), "ranking_accuracy_mean"] == 0.9873 and (table["seeds"] == 10).all()
+
+
+def test_a_summary_says_what_failed_what_came_out_and_where(capsys):
+    rows = pd.DataFrame([dict(dataset="d", head="mlp", error=error, mrr=value)
+                         for error, value in (("", 0.25), ("", 0.75), ("broke", np.nan))])
+    print_summary(rows, "there.csv", ["mrr"])
+    said = capsys.readouterr().out
+    assert said.startswith("failed, 1 fits such as d mlp: broke\n") and re.search(r"mlp +0\.5\n", said)
+    assert said.endswith("\n3 rows, 1 of them failed: there.csv\n")
+    print_summary(rows[rows["error"] != ""], "there.csv", ["mrr"])
+    assert "mean over seeds" not in capsys.readouterr().out
+
+
+def test_a_table_has_the_metrics_that_have_a_heading(undisturbed):
+    columns = list(results_table(undisturbed))
+    assert columns[:-3] == [metric.label for metric in METRICS.values() if metric.label]
+    assert columns[-3:] == ["seconds", "paper R-Acc", "paper D-Acc"]
+
+
+def test_there_is_a_mark_for_every_colour():
+    assert len(COLORS) == len(MARKERS) == len(set(COLORS)) == len(set(MARKERS))
