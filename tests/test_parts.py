@@ -17,7 +17,15 @@ from rolebregman.evaluation import Comparison, NegativeSampler, compare
 from rolebregman.heads import BregmanHead, RoleMap, SharedMap, robust_centre, target_forms
 from rolebregman.icnn import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
 from rolebregman.interpretability import Explanation, explain
-from rolebregman.retrieval import Nearest, TargetIndex, as_array, as_numbers, check_rows, described, to_disk
+from rolebregman.retrieval import (
+    Nearest,
+    TargetIndex,
+    as_array,
+    as_numbers,
+    check_rows,
+    flush_to_disk,
+    read_description,
+)
 from rolebregman.study import GRADED, Graded, judged_figure
 from rolebregman.training import History, TrainConfig, make_step, on_device
 
@@ -121,7 +129,7 @@ def test_scan_products_and_engine_find_the_same(index):
 def test_tiles_are_bounds_of_the_distance_and_infinite_where_left_out(index):
     q = index.encode_query(torch.randn(4, 6))
     out, d = (torch.tensor([1]), torch.tensor([20])), index.compare_all(q, index.items)
-    for start, lower in index.tiles(index.ask(q)[0], None, out):
+    for start, lower in index.tiles(index.query_rows(q)[0], None, out):
         if start <= 20 < start + len(lower): assert lower[20 - start, 1] == torch.inf
         order = lower[:, 0].argsort()
         assert (d[0, start + order].diff() > -1e-4).all(), "bounds come in the order of the distances"
@@ -173,16 +181,16 @@ def test_what_is_laid_out_is_the_form_rounded_once():
 def test_what_is_written_is_on_disk_before_the_file_is_closed(tmp_path):
     with open(tmp_path / "a", "wb") as file:
         file.write(b"all")
-        to_disk(file)
+        flush_to_disk(file)
         assert (tmp_path / "a").read_bytes() == b"all"
 
 
 def test_a_saved_index_says_what_it_is(tmp_path):
     TargetIndex(make_head("euclidean", dim=3), torch.randn(5, 3)).save(tmp_path)
-    about = described(tmp_path / "index.json")
+    about = read_description(tmp_path / "index.json")
     assert about == json.loads((tmp_path / "index.json").read_text())
     (tmp_path / "index.json").write_text("{}")
-    with pytest.raises(ValueError, match="index.json is damaged"): described(tmp_path / "index.json")
+    with pytest.raises(ValueError, match="index.json is damaged"): read_description(tmp_path / "index.json")
 
 
 # Data

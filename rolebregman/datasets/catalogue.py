@@ -44,8 +44,8 @@ class Source:
     note: str = ""             # what else helps who cannot get it
 
 # %% ../../nbs/datasets/catalogue.ipynb #541efa60
-_SEEN = {source: tuple(RawFile(name, **known) for name, known in named.items())
-         for source, named in tomllib.loads((files("rolebregman.datasets")/"catalogue.toml").read_text("utf-8")).items()}
+_WRITTEN = tomllib.loads((files("rolebregman.datasets")/"catalogue.toml").read_text("utf-8"))
+_SEEN = {source: tuple(RawFile(name, **known) for name, known in named.items()) for source, named in _WRITTEN.items()}
 SOURCES = {}  # every `Source`, by name
 
 def _add(name, title, licence, *places, unseen=(), note="", folder=False):

@@ -156,7 +156,8 @@ def load_hyperlex(
     table = read_hyperlex(folder/"hyperlex-all.txt")
     for name in ("random", "lexical"):
         table[name] = _official_parts(table, folder, name)
-    report = Report(provenance(None if path else "hyperlex", folder), sha256=sha256(folder/"hyperlex-all.txt"))
+    origin = provenance(None if path else "hyperlex", folder)
+    report = Report(source=origin["source"], sha256=sha256(folder/"hyperlex-all.txt"), licence=origin["licence"])
     nouns, kinds = int((table["pos"] == "N").sum()), table["type"].str.replace(r"-\d", "", regex=True)
     report["read"] = dict(rows=len(table), nouns=nouns, verbs=len(table) - nouns,
                           **{k: int((kinds == k).sum()) for k in ("hyp", "r-hyp")})

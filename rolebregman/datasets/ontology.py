@@ -186,5 +186,7 @@ def load_go(
     if namespace != "all":
         terms, edges, outside = _within(namespace, terms, edges)
         dropped = dropped | outside
-    report = Report(provenance(None if path else source, file), release=release_read, read=read)
+    origin = provenance(None if path else source, file)
+    report = Report(source=origin["source"], sha256=origin["sha256"], release=release_read, licence=origin["licence"],
+                    read=read)
     return _from_terms(f"go/{namespace}", terms, edges, report, dropped, seed, encoder, quiet, split)

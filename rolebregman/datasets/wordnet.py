@@ -222,7 +222,8 @@ def load_wordnet(
     file = Path(path) if path else fetch("wordnet", quiet)/"data.noun"
     changed = file.stat().st_mtime_ns
     synsets, pointers, dropped = _read_once(file, changed)
-    dropped, report = dict(dropped), Report(provenance(None if path else "wordnet", file))
+    dropped, origin = dict(dropped), provenance(None if path else "wordnet", file)
+    report = Report(source=origin["source"], sha256=origin["sha256"], licence=origin["licence"])
     report["read"] = {"synsets": len(synsets), "hypernym pointers": int((~pointers["instance"]).sum()),
                       "instance hypernym pointers": int(pointers["instance"].sum())}
     every = pointers[["source", "target"]].to_numpy()

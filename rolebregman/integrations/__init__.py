@@ -6,30 +6,27 @@
 __all__ = []
 
 # %% ../../nbs/12_integrations.ipynb #7b7dca5c
-from importlib import import_module
+import ast
+from pathlib import Path
+
+import lazy_loader
 
 # %% ../../nbs/12_integrations.ipynb #aa91137a
-_WHERE = {  # module, and the extra to install; None where nothing but the core is needed
-    **dict.fromkeys(["as_pml_distance", "HeadDistance"], ("metric_learning", "metric")),
-    **dict.fromkeys(["DirectedEncoder", "DirectedLoss", "DirectedEvaluator", "RoleHead", "text_pairs"],
-                    ("sentence_transformers", "text,joint")),
-    **dict.fromkeys(["HubHead", "model_card"], ("hub", None)),
-    **dict.fromkeys(["DirectedPairRanker"], ("scikit_learn", None)),
-    **dict.fromkeys(["HeadInteraction", "head_model"], ("pykeen", "kg")),
-}
+#| eval: false
+_EXTRAS = {"metric_learning": "metric", "sentence_transformers": "text,joint", "pykeen": "kg"}  # of a room
+_loaded, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def _room_of(name):
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    return next(node.module or name for node in stub.body if name in [alias.name for alias in node.names])
 
 
 def __getattr__(name):
     "The object of that name, its library loaded now. Raises an `ImportError` that says what to install"
-    if name not in _WHERE: raise AttributeError(f"module 'rolebregman.integrations' has no attribute {name!r}")
-    module, extra = _WHERE[name]
+    if name not in __all__: raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"rolebregman.integrations.{module}"), name)
+        return _loaded(name)
     except ImportError as error:
-        if extra is None: raise
+        if (extra := _EXTRAS.get(_room_of(name))) is None: raise
         raise ImportError(f"{name} needs another package ({error}): pip install 'rolebregman[{extra}]'") from error
-
-
-def __dir__():
-    "The names that can be had"
-    return sorted(_WHERE)

@@ -23,14 +23,8 @@ from ..heads.distance_head import DistanceHead, load_head
 SHOWN = dict(ranking_accuracy="ranking accuracy", direction_accuracy="direction accuracy",
              mrr="mean reciprocal rank among the sampled candidates", auc="area under the ROC curve")
 
-_LIMITS = """\
-- The accuracies compare a pair with sampled targets and with its own reversal. They say nothing on pairs of another
-  kind or domain, or under another encoder than the one named above.
-- A distance has no unit: only its order, and the sign of `D(x, y) - D(y, x)`, mean something.
-- Much of direction accuracy may come from items alone (some look general): compare with `direction_prior`."""
 
-
-def _numbers(results) -> pd.DataFrame:
+def _result_rows(results) -> pd.DataFrame:
     "Rows with the metrics shown, from a DataFrame, a mapping or a list of mappings. Raises a `ValueError` without any"
     try:
         rows = results if isinstance(results, pd.DataFrame) else pd.DataFrame(
@@ -50,6 +44,73 @@ def _numbers(results) -> pd.DataFrame:
     return rows
 
 
+def _means(rows: pd.DataFrame) -> dict[str, float]:
+    "The mean of each metric shown that the rows have. Raises a `ValueError` where all are NaN"
+    means = {key: rows[key].mean() for key in SHOWN if key in rows and rows[key].notna().any()}
+    if not means: raise ValueError(f"results: no finite metric among {', '.join(map(str, rows))}; expected some of: "
+                                   f"{', '.join(SHOWN)}")
+    return means
+
+# %% ../../nbs/integrations/hub.ipynb #2c5d1a03
+def _dataset_name(rows: pd.DataFrame, ds: DirectedDataset | None) -> str:
+    return rows.iloc[0].get("dataset", ds.name if ds else "own pairs")
+
+
+def _data_lines(rows: pd.DataFrame, ds: DirectedDataset | None, width: int, encoder: str) -> list[str]:
+    "What the card says of the data, of embeddings of a width from an encoder"
+    first = rows.iloc[0]
+    scale = first.get("scale", "")
+    lines = [f"Dataset: {_dataset_name(rows, ds)}" + (f", scale `{scale}`" if scale else ""),
+             f"Fits: {len(rows)}" + (f", seeds {sorted(int(s) for s in rows['seed'])}" if "seed" in rows else "")]
+    if ds is not None:
+        lines += [", ".join(f"{k} {len(e):,} pairs" for k, e in ds.edges.items()) + f"; {ds.num_nodes:,} items"]
+        lines += [f"{key}: {ds.report[key]}" for key in ("source", "licence", "sha256") if key in ds.report]
+    lines += [f"Embeddings: {encoder}, width {width}" if encoder else f"Embeddings: of width {width}"]
+    if "versions" in rows:
+        lines += [f"Measured with {first['versions']}; commit `{first['commit']}`"]
+    return lines
+
+# %% ../../nbs/integrations/hub.ipynb #2c5d1a06
+_TEXT = """---
+{metadata}
+---
+
+# {name}
+
+A learned, directed distance of two embeddings: the smaller `D(x, y)`, the closer the target y to the source x.
+`{head}` of rolebregman {version}; {parameters:,} parameters.
+
+## Data
+
+{data}
+
+## Metrics
+
+On the test split{spread}:
+
+| metric | value |
+| --- | --- |
+{metrics}
+
+## Limits
+
+- The accuracies compare a pair with sampled targets and with its own reversal. They say nothing on pairs of another
+  kind or domain, or under another encoder than the one named above.
+- A distance has no unit: only its order, and the sign of `D(x, y) - D(y, x)`, mean something.
+- Much of direction accuracy may come from items alone (some look general): compare with `direction_prior`.
+
+## Use
+
+```python
+from rolebregman.integrations import HubHead
+
+head = HubHead.from_pretrained("this repository or folder").head
+distance = head(x, y)        # raw embeddings, (n, {dim}) each -> (n,)
+gap = head.gap(x, y)         # negative where x -> y is the preferred direction
+```
+"""
+
+# %% ../../nbs/integrations/hub.ipynb #2c5d1a07
 def model_card(
     head: DistanceHead,  # what the card describes
     results,  # metrics: a mapping from `evaluate`, or result rows of one dataset, head and scale (one for each seed)
@@ -60,66 +121,26 @@ def model_card(
 ) -> ModelCard:  # its text in `str(card)`
     "Describe a head by its results: data, scale, metrics, limits, use. Raises `ValueError` for results it cannot use."
     require_type("head", head, DistanceHead)
-    rows, kind = _numbers(results), type(head).__name__
-    first = rows.iloc[0]
-    data, scale = first.get("dataset", ds.name if ds else "own pairs"), first.get("scale", "")
-    found = {key: rows[key].mean() for key in SHOWN if key in rows and rows[key].notna().any()}
-    if not found: raise ValueError(f"results: no finite metric among {', '.join(map(str, rows))}; expected some of: "
-                                   f"{', '.join(SHOWN)}")
+    rows, kind = _result_rows(results), type(head).__name__
+    means, data = _means(rows), str(_dataset_name(rows, ds))
     name = name or f"{kind} for {data}"
-    facts = ModelCardData(
+    metadata = ModelCardData(
         library_name="rolebregman", license=license, model_name=name, tags=["bregman-divergence", "directed-relations"],
-        eval_results=[EvalResult(task_type="feature-extraction", dataset_type=str(data), dataset_name=str(data),
-                                 metric_type=key, metric_value=round(float(value), 4)) for key, value in found.items()])
-    spread = {key: f" ± {rows[key].std():.3f}" if len(rows) > 1 else "" for key in found}
-    table = "\n".join(f"| {SHOWN[key]} | {value:.3f}{spread[key]} |" for key, value in found.items())
-    about = [f"Dataset: {data}" + (f", scale `{scale}`" if scale else ""),
-             f"Fits: {len(rows)}" + (f", seeds {sorted(int(s) for s in rows['seed'])}" if "seed" in rows else "")]
-    if ds is not None:
-        about += [", ".join(f"{k} {len(e):,} pairs" for k, e in ds.edges.items()) + f"; {ds.num_nodes:,} items"]
-        about += [f"{key}: {ds.report[key]}" for key in ("source", "licence", "sha256") if key in ds.report]
-    about += [f"Embeddings: {encoder}, width {head.dim}" if encoder else f"Embeddings: of width {head.dim}"]
-    if "versions" in rows:
-        about += [f"Measured with {first['versions']}; commit `{first['commit']}`"]
+        eval_results=[EvalResult(task_type="feature-extraction", dataset_type=data, dataset_name=data, metric_type=key,
+                                 metric_value=round(float(value), 4)) for key, value in means.items()])
+    spread = {key: f" ± {rows[key].std():.3f}" if len(rows) > 1 else "" for key in means}
     settings = ", ".join(f"{key}={value!r}" for key, value in head.config.items())
-    listed = "\n".join(f"- {line}" for line in about)
-    return ModelCard(f"""---
-{facts.to_yaml()}
----
-
-# {name}
-
-A learned, directed distance of two embeddings: the smaller `D(x, y)`, the closer the target y to the source x.
-`{kind}({settings})` of rolebregman {__version__}; {sum(p.numel() for p in head.parameters()):,} parameters.
-
-## Data
-
-{listed}
-
-## Metrics
-
-On the test split{', mean and standard deviation over the rows' if len(rows) > 1 else ''}:
-
-| metric | value |
-| --- | --- |
-{table}
-
-## Limits
-
-{_LIMITS}
-
-## Use
-
-```python
-from rolebregman.integrations.hub import HubHead
-
-head = HubHead.from_pretrained("this repository or folder").head
-distance = head(x, y)        # raw embeddings, (n, {head.dim}) each -> (n,)
-gap = head.gap(x, y)         # negative where x -> y is the preferred direction
-```
-""")
+    return ModelCard(_TEXT.format(
+        metadata=metadata.to_yaml(), name=name, head=f"{kind}({settings})", version=__version__, dim=head.dim,
+        parameters=sum(p.numel() for p in head.parameters()),
+        data="\n".join(f"- {line}" for line in _data_lines(rows, ds, head.dim, encoder)),
+        spread=", mean and standard deviation over the rows" if len(rows) > 1 else "",
+        metrics="\n".join(f"| {SHOWN[key]} | {value:.3f}{spread[key]} |" for key, value in means.items())))
 
 # %% ../../nbs/integrations/hub.ipynb #60b0f762
+_FILES = ["config.json", "model.safetensors", "README.md"]
+
+
 class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=["bregman-divergence"],
               repo_url="https://github.com/rolebregman/rolebregman"):
     """A head for the Hub: `save_pretrained`, `push_to_hub`, `from_pretrained`; `.head` is the head itself.
@@ -159,15 +180,14 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
         `hf_hub_download`. Raises `FileNotFoundError` for what can be neither."""
         folder = Path(name)
         if not folder.is_dir():
-            files = ["config.json", "model.safetensors", "README.md"]
             try:
-                folder = Path(snapshot_download(str(name), revision=revision, token=token, cache_dir=cache_dir,
-                                                local_files_only=local_files_only, force_download=force_download,
-                                                allow_patterns=files))
+                folder = Path(snapshot_download(
+                    str(name), revision=revision, token=token, cache_dir=cache_dir, force_download=force_download,
+                    local_files_only=local_files_only, allow_patterns=_FILES))
             except HFValidationError as error:
                 raise FileNotFoundError(f"{name} is no folder, and cannot name a repository: {error}") from None
             except (RepositoryNotFoundError, LocalEntryNotFoundError) as error:
-                said = str(error).splitlines()[0]
-                raise FileNotFoundError(f"there is no folder {name}, nor could the Hub give it: {said}") from error
+                reason = str(error).splitlines()[0]
+                raise FileNotFoundError(f"there is no folder {name}, nor could the Hub give it: {reason}") from error
         card = folder / "README.md"
         return cls(load_head(folder), ModelCard.load(card) if card.is_file() else None)

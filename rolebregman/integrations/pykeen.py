@@ -13,7 +13,7 @@ from pykeen.triples import CoreTriplesFactory
 
 from ..common import require_type
 from ..heads.distance_head import DistanceHead
-from ..retrieval.nearest import as_numbers
+from ..retrieval.bounds import as_numbers
 
 # %% ../../nbs/integrations/pykeen.ipynb #47355869
 class HeadInteraction(Interaction):
@@ -42,7 +42,7 @@ class HeadInteraction(Interaction):
         "Back to the weights that the head had when it was given"
         self.head.load_state_dict(self.start)
 
-
+# %% ../../nbs/integrations/pykeen.ipynb #6e1b4f03
 def head_model(
     head: DistanceHead,  # of the width of the vectors
     vectors,  # (n, d), of the entities, in the order of their ids in PyKEEN

@@ -22,7 +22,7 @@ from ..retrieval.index import TargetIndex
 from ..training import TrainConfig, fit
 
 # %% ../../nbs/integrations/scikit_learn.ipynb #7d9f2b9a
-def _held(y, count):
+def _holds(y, count):
     "Which of the pairs hold, bool `(count,)`. Raises a `ValueError` for another number, and for what is no number"
     if y is None: return np.ones(count, bool)
     y = check_array(column_or_1d(y), ensure_2d=False, dtype="numeric", input_name="y")
@@ -30,12 +30,12 @@ def _held(y, count):
     return y > 0
 
 
-def _dataset(sources, targets, held, valid, seed):
-    "Pairs `(n, d)`, `(n, d)` as a dataset; `held` says which are edges, and `valid` which of them choose the epoch"
+def _dataset(sources, targets, holds, valid, seed):
+    "Pairs `(n, d)`, `(n, d)` as a dataset; `holds` says which are edges, and `valid` which of them choose the epoch"
     items, place = np.unique(np.vstack([sources, targets]), axis=0, return_inverse=True)
     pairs = pd.DataFrame(place.reshape(2, -1).T.astype(np.int64), columns=["source", "target"])
     pool = np.unique(pairs["target"])
-    edges = pairs.assign(valid=valid)[held & (pairs["source"] != pairs["target"])]
+    edges = pairs.assign(valid=valid)[holds & (pairs["source"] != pairs["target"])]
     edges = edges.sort_values("valid", kind="stable").drop_duplicates(["source", "target"])
     ends = edges[["source", "target"]].to_numpy(copy=True)
     train, rest = ends[~edges["valid"]], ends[edges["valid"]]
@@ -45,16 +45,12 @@ def _dataset(sources, targets, held, valid, seed):
                            dict(train=train, valid=rest, test=train[:0]), pool=pool, seed=seed)
 
 # %% ../../nbs/integrations/scikit_learn.ipynb #3a060c8b
-class DirectedPairRanker(BaseEstimator):
-    """A directed distance as a scikit-learn estimator. `X` is `(n, 2d)`: left halves are sources, right halves targets.
+class _Settings(BaseEstimator):
+    "What scikit-learn sets, clones and searches over"
 
-    After `fit`: `head_`, the trained head (`head_.save_pretrained(folder)` keeps it), `history_`, `n_features_in_`.
-    Raises `ValueError` for an odd width, for fewer than two different targets, where no pair holds, and for settings
-    that `make_head` and `TrainConfig` refuse.
-    """
     def __init__(
         self,
-        head: str = "directed_bregman",  # a name in `rolebregman.baselines.registry.HEADS`
+        head: str = "directed_bregman",  # a name in `rolebregman.baselines.HEADS`
         head_options: dict | None = None,  # options of `make_head`
         loss: str = "margin",  # or "softmax"
         negatives: int = 1,  # targets drawn for each pair (margin), or for the batch (softmax)
@@ -73,6 +69,15 @@ class DirectedPairRanker(BaseEstimator):
         self.lr, self.weight_decay, self.validation_fraction = lr, weight_decay, validation_fraction
         self.n_neighbors, self.random_state = n_neighbors, random_state
 
+    def _config(self, seed) -> TrainConfig:
+        return TrainConfig(loss=self.loss, negatives=self.negatives, margin=self.margin, direction_margin=self.margin,
+                           direction_weight=self.direction_weight, epochs=self.epochs, batch_size=self.batch_size,
+                           lr=self.lr, weight_decay=self.weight_decay, seed=seed)
+
+# %% ../../nbs/integrations/scikit_learn.ipynb #4e7f2b04
+class _Fitted(_Settings):
+    "Learns from pairs"
+
     def _pairs(self, X):
         "Sources and targets, from `(n, 2d)`"
         if X.shape[1] % 2:
@@ -90,25 +95,32 @@ class DirectedPairRanker(BaseEstimator):
     ) -> "DirectedPairRanker":
         "Learn from the pairs that hold."
         sources, targets = self._checked(X)
-        held = _held(y, len(sources))
+        holds = _holds(y, len(sources))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if not isinstance(self.validation_fraction, Real) or not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction: expected 0 <= fraction < 1, found {self.validation_fraction!r}")
-        valid = np.random.default_rng(seed).random(len(held)) < self.validation_fraction * (len(held) >= 50)
+        valid = np.random.default_rng(seed).random(len(holds)) < self.validation_fraction * (len(holds) >= 50)
         self.targets_, first = np.unique(targets, axis=0, return_index=True)
         if len(first) < 2:
             raise ValueError("X: at least two different targets are needed, found one, with "
                              f"n_samples = {len(sources)}, n_features = {self.n_features_in_}")
-        ds = _dataset(sources, targets, held, valid, seed)
-        config = TrainConfig(loss=self.loss, negatives=self.negatives, margin=self.margin, direction_margin=self.margin,
-                             direction_weight=self.direction_weight, epochs=self.epochs, batch_size=self.batch_size,
-                             lr=self.lr, weight_decay=self.weight_decay, seed=seed)
+        ds = _dataset(sources, targets, holds, valid, seed)
+        config = self._config(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.head_ = make_head(self.head, dim=ds.dim, **(self.head_options or {}))
             self.history_ = fit(self.head_, ds, config, progress=False)
         self.index_ = TargetIndex(self.head_, self.targets_, ids=first)
         return self
+
+# %% ../../nbs/integrations/scikit_learn.ipynb #4e7f2b07
+class DirectedPairRanker(_Fitted):
+    """A directed distance as a scikit-learn estimator. `X` is `(n, 2d)`: left halves are sources, right halves targets.
+
+    After `fit`: `head_`, the trained head (`head_.save_pretrained(folder)` keeps it), `history_`, `n_features_in_`.
+    Raises `ValueError` for an odd width, for fewer than two different targets, where no pair holds, and for settings
+    that `make_head` and `TrainConfig` refuse.
+    """
 
     def score_pairs(
         self,
@@ -148,7 +160,7 @@ class DirectedPairRanker(BaseEstimator):
         "Mean of ranking accuracy (against the other targets in X) and direction accuracy, over the pairs that hold."
         check_is_fitted(self)
         sources, targets = self._checked(X, reset=False)
-        held = _held(y, len(sources))
-        ds = _dataset(sources, targets, held, np.zeros(len(held), bool), 0)
+        holds = _holds(y, len(sources))
+        ds = _dataset(sources, targets, holds, np.zeros(len(holds), bool), 0)
         found = evaluate(self.head_, ds, "train")
         return float(np.nanmean([found["ranking_accuracy"], found["direction_accuracy"]]))

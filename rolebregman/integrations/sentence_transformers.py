@@ -58,8 +58,98 @@ class RoleHead(Module):
         where = {name: kwargs[name] for name in known if name in kwargs}
         return cls(load_head(cls.load_dir_path(model_name_or_path, subfolder=subfolder, **where)))
 
+# %% ../../nbs/integrations/sentence_transformers.ipynb #5a9d3e01
+def _grad_if_wanted(x, y):
+    "Gradients only for embeddings that have some: scores of encoded texts are plain numbers, as in any other model"
+    return torch.set_grad_enabled(torch.is_grad_enabled() and (x.requires_grad or y.requires_grad))
+
+
+def _as_rows(embeddings, dims=0):
+    "A tensor of floats from a tensor, an array or a list of either, with at least `dims` + 1 dimensions"
+    try:
+        if isinstance(embeddings, list | tuple):
+            embeddings = torch.stack([torch.as_tensor(e) for e in embeddings])
+        embeddings = torch.as_tensor(embeddings)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"embeddings: expected numbers, as encode gives them of texts ({error})") from None
+    if not embeddings.is_floating_point():
+        raise ValueError(f"embeddings of {embeddings.dtype}: expected floats; the head has learned from what encode "
+                         "gives at its own precision, so do not quantise them")
+    return embeddings.unsqueeze(0) if embeddings.dim() == dims else embeddings
+
+# %% ../../nbs/integrations/sentence_transformers.ipynb #5a9d3e04
+class _Similarity(SentenceTransformer):
+    "A model whose last module is a `RoleHead`, by which it compares"
+
+    _similarity_fn_name = None  # what the base class asks for
+
+    @property
+    def head(self) -> DistanceHead:
+        "The head"
+        return self[-1].head
+
+    @property
+    def similarity_fn_name(self) -> str:
+        "Always `\"head\"`; evaluators name their metrics by it"
+        return "head"
+
+    @similarity_fn_name.setter
+    def similarity_fn_name(self, value):
+        if value not in (None, "head"): raise ValueError(f"similarity_fn_name: expected 'head', found {value!r}")
+
+    def similarity(
+        self,
+        embeddings1,  # (n, d) or (d,), sources
+        embeddings2,  # (m, d) or (d,), targets
+    ) -> Tensor:  # (n, m), larger is closer
+        "Minus the distances of all pairs"
+        x, y = _as_rows(embeddings1, 1), _as_rows(embeddings2, 1)
+        with _grad_if_wanted(x, y):
+            return -self.head.pairwise(x, y)
+
+    def similarity_pairwise(
+        self,
+        embeddings1,  # (n, d), sources
+        embeddings2,  # (n, d), the target of each
+    ) -> Tensor:  # (n,), larger is closer
+        "Minus the distance of each pair"
+        x, y = _as_rows(embeddings1), _as_rows(embeddings2)
+        if x.shape != y.shape: raise ValueError(f"similarity_pairwise: shapes {tuple(x.shape)} and {tuple(y.shape)}")
+        with _grad_if_wanted(x, y):
+            return -self.head(x, y)
+
+# %% ../../nbs/integrations/sentence_transformers.ipynb #5a9d3e08
+class _Files(_Similarity):
+    "Saved with the head, and loaded without code to be trusted"
+
+    def save(self, path: str, *args, **kwargs):
+        "Write the model to the folder `path`; `args` and `kwargs` are those of `SentenceTransformer.save`"
+        super().save(path, *args, **kwargs)
+        if path is None: return
+        listed = Path(path) / "modules.json"
+        here = f"{RoleHead.__module__}.{RoleHead.__qualname__}"
+        text = listed.read_text(encoding="utf-8").replace(f'"{here}"', '"rolebregman.integrations.RoleHead"')
+        listed.write_text(text, encoding="utf-8")
+
+    def _create_model_card(self, path: str, *args, **kwargs):
+        # The library's card would load the folder by a class that does not know this similarity.
+        super()._create_model_card(path, *args, **kwargs)
+        if (card := Path(path) / "README.md").is_file():
+            text = card.read_text(encoding="utf-8")
+            for theirs, ours in {"from sentence_transformers import SentenceTransformer":
+                                 "from rolebregman.integrations import DirectedEncoder",
+                                 "= SentenceTransformer(": "= DirectedEncoder(",
+                                 "pip install -U sentence-transformers": "pip install -U 'rolebregman[text]'"}.items():
+                text = text.replace(theirs, ours)
+            card.write_text(text, encoding="utf-8")
+
+    def _load_module_class_from_ref(self, class_ref, *args, **kwargs):
+        # This module's code is here already: nothing remote is to be trusted for it. It has lived in other rooms.
+        if class_ref.startswith("rolebregman.") and class_ref.endswith(".RoleHead"): return RoleHead
+        return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
+
 # %% ../../nbs/integrations/sentence_transformers.ipynb #52abf616
-class DirectedEncoder(SentenceTransformer):
+class DirectedEncoder(_Files):
     """A sentence-transformers model whose similarity is minus its head's distance: `(n, d)`, `(m, d)` -> `(n, m)`.
 
     Make one with `DirectedEncoder.join(model, head)`, or read a saved one with `DirectedEncoder("folder")`. The first
@@ -67,7 +157,6 @@ class DirectedEncoder(SentenceTransformer):
     widths of encoder and head differ, or where the last module is no `RoleHead`. `args` and `kwargs` are those of
     `SentenceTransformer`.
     """
-    _similarity_fn_name = None  # what the base class asks for
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -90,79 +179,8 @@ class DirectedEncoder(SentenceTransformer):
         return cls(modules=[*modules, last], prompts=encoder.prompts, device=str(encoder.device),
                    default_prompt_name=encoder.default_prompt_name)
 
-    @property
-    def head(self) -> DistanceHead:
-        "The head"
-        return self[-1].head
-
-    @property
-    def similarity_fn_name(self) -> str:
-        "Always `\"head\"`; evaluators name their metrics by it"
-        return "head"
-
-    @similarity_fn_name.setter
-    def similarity_fn_name(self, value):
-        if value not in (None, "head"): raise ValueError(f"similarity_fn_name: expected 'head', found {value!r}")
-
-    def similarity(
-        self,
-        embeddings1,  # (n, d) or (d,), sources
-        embeddings2,  # (m, d) or (d,), targets
-    ) -> Tensor:  # (n, m), larger is closer
-        "Minus the distances of all pairs"
-        x, y = _rows(embeddings1, 1), _rows(embeddings2, 1)
-        with _grad_if_wanted(x, y):
-            return -self.head.pairwise(x, y)
-
-    def similarity_pairwise(
-        self,
-        embeddings1,  # (n, d), sources
-        embeddings2,  # (n, d), the target of each
-    ) -> Tensor:  # (n,), larger is closer
-        "Minus the distance of each pair"
-        x, y = _rows(embeddings1), _rows(embeddings2)
-        if x.shape != y.shape: raise ValueError(f"similarity_pairwise: shapes {tuple(x.shape)} and {tuple(y.shape)}")
-        with _grad_if_wanted(x, y):
-            return -self.head(x, y)
-
-    def _create_model_card(self, path: str, *args, **kwargs):
-        # The library's card would load the folder by a class that does not know this similarity.
-        super()._create_model_card(path, *args, **kwargs)
-        if (card := Path(path) / "README.md").is_file():
-            text = card.read_text(encoding="utf-8")
-            for theirs, ours in {"from sentence_transformers import SentenceTransformer":
-                                 "from rolebregman.integrations.sentence_transformers import DirectedEncoder",
-                                 "= SentenceTransformer(": "= DirectedEncoder(",
-                                 "pip install -U sentence-transformers": "pip install -U 'rolebregman[text]'"}.items():
-                text = text.replace(theirs, ours)
-            card.write_text(text, encoding="utf-8")
-
-    def _load_module_class_from_ref(self, class_ref, *args, **kwargs):
-        # This module's code is here already: nothing remote is to be trusted for it.
-        if class_ref == f"{RoleHead.__module__}.{RoleHead.__qualname__}": return RoleHead
-        return super()._load_module_class_from_ref(class_ref, *args, **kwargs)
-
-
-def _grad_if_wanted(x, y):
-    "Gradients only for embeddings that have some: scores of encoded texts are plain numbers, as in any other model"
-    return torch.set_grad_enabled(torch.is_grad_enabled() and (x.requires_grad or y.requires_grad))
-
-
-def _rows(embeddings, dims=0):
-    "A tensor of floats from a tensor, an array or a list of either, with at least `dims` + 1 dimensions"
-    try:
-        if isinstance(embeddings, list | tuple):
-            embeddings = torch.stack([torch.as_tensor(e) for e in embeddings])
-        embeddings = torch.as_tensor(embeddings)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"embeddings: expected numbers, as encode gives them of texts ({error})") from None
-    if not embeddings.is_floating_point():
-        raise ValueError(f"embeddings of {embeddings.dtype}: expected floats; the head has learned from what encode "
-                         "gives at its own precision, so do not quantise them")
-    return embeddings.unsqueeze(0) if embeddings.dim() == dims else embeddings
-
-# %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abd
-def _same_texts(features: list[dict]) -> list[list]:
+# %% ../../nbs/integrations/sentence_transformers.ipynb #5a9d3e0b
+def _text_keys(features: list[dict]) -> list[list]:
     "A key for each text of each column: equal texts, equal keys; None where there is nothing to tell by"
     keys = []
     for column in features:
@@ -188,7 +206,7 @@ def batch_known(
     pairs = set(zip(sources, targets))
     return torch.tensor([[(x, y) in pairs or x == y for y in targets] for x in sources])
 
-
+# %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abd
 class DirectedLoss(nn.Module):
     """Rank and direction loss of a `DirectedEncoder`, for the trainer of sentence-transformers.
 
@@ -222,7 +240,7 @@ class DirectedLoss(nn.Module):
         "The two losses; the trainer adds them up"
         columns = list(sentence_features)
         if len(columns) < 2: raise ValueError(f"expected columns source, target and negatives, found {len(columns)}")
-        keys = _same_texts(columns)
+        keys = _text_keys(columns)
         x, y, *others = (self.model(column)["sentence_embedding"] for column in columns)
         head, b = getattr(self.model, "module", self.model)[-1].head, len(x)  # `.module`: wrapped for several devices
         u, v = head.encode_source(x), head.encode_target(torch.cat([y, *others]))
@@ -274,7 +292,7 @@ def text_pairs(
         columns |= {f"negative_{i + 1}": texts[drawn[:, i]] for i in range(negatives)}
     return Dataset.from_dict({name: list(c) for name, c in columns.items()} | dict(label=ds.one_way(split).astype(int)))
 
-
+# %% ../../nbs/integrations/sentence_transformers.ipynb #5a9d3e0d
 class DirectedEvaluator(BaseEvaluator):
     "Metrics of a `DirectedEncoder` on the pairs of a dataset, among them `score`: the mean of the two accuracies."
     def __init__(

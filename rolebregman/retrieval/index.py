@@ -13,26 +13,56 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from filelock import FileLock
 from torch import Tensor
 
-from .engines import Faiss, described, faiss, put, sweep, take, to_disk
-from ..heads.distance_head import DistanceHead, load_head
-from .nearest import GROUP, Nearest, as_array
 from ..common import write_whole
+from ..heads.distance_head import DistanceHead, load_head
+from .bounds import fingerprint
+from .engines import Faiss, faiss
+from .files import (
+    FORMAT, flush_to_disk, read_description, read_parts, remove_leftovers, write_part)
+from .filters import check_count, new_ids, positions_of, read_filter, whole_numbers
+from .nearest import GROUP, Nearest
 
-# %% ../../nbs/11_retrieval.ipynb #79427a3a
-class TargetIndex(Nearest):
-    """The nearest targets of a source under any head: `search`, `add`, `remove`, `save`, `load`, `to_vectors`.
-
-    A head with a product form is searched by inner products, any other by computing all distances; `method` says which.
-    The index lives where the head does, and holds for each target its encoding and its form, not its embedding. Raises
-    `ValueError` for an unknown back-end, targets of another width, with a NaN or an infinity, and ids that are taken or
-    -1, which stands for nothing; `ImportError` where FAISS is asked for and missing.
-    """
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c01
+class _Described(Nearest):
+    "Which side the items are, how they are searched, and what stands where"
 
     kind = "target"
+
+    def __init__(self, head, backend, factory, tune):
+        super().__init__(head, self.kind)
+        if backend not in ("exact", "faiss"):
+            raise ValueError(f"backend: expected 'exact' or 'faiss', found {backend!r}")
+        self.backend, self.factory, self.tune, self.engine = backend, factory, tune, None
+        self.ids = np.zeros(0, dtype=np.int64)
+        if backend == "faiss":
+            self._need_product_form("backend 'faiss'")
+            faiss()
+
+    def __repr__(self):
+        return f"{type(self).__name__}({len(self)} {self.kind}s, {type(self.head).__name__}, {self.method})"
+
+    def _why(self) -> str:
+        name = type(self.head).__name__
+        return f"{name} of half precision" if self.head.product_form else f"{name}, which has no product form"
+
+    def _need_product_form(self, what):
+        if not self.by_product: raise ValueError(f"{what} needs inner products, found {self._why()}")
+
+    @property
+    def method(self) -> str:
+        "How the index searches"
+        if self.backend == "faiss": return f"approximate, FAISS {self.factory or 'lists'}"
+        return "exact, by inner products" if self.by_product else f"exact, all distances computed: {self._why()}"
+
+    def _make_engine(self):
+        self.engine = Faiss(self.rows, self.factory, self.tune)
+
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c03
+class _Growing(_Described):
+    "Takes in targets"
 
     def __init__(
         self,
@@ -43,379 +73,319 @@ class TargetIndex(Nearest):
         factory: str = "",  # FAISS: kind of index, as `faiss.index_factory` takes it; by default lists, by size
         tune: str = "",  # FAISS: speed against recall, as its `ParameterSpace` takes it: "nprobe=32", "efSearch=128"
     ):
-        super().__init__(head, self.kind)
-        if backend not in ("exact", "faiss"):
-            raise ValueError(f"backend: expected 'exact' or 'faiss', found {backend!r}")
-        self.backend, self.factory, self.tune, self.engine = backend, factory, tune, None
-        self.ids = np.zeros(0, dtype=np.int64)
-        if backend == "faiss":
-            if not self.by_product: raise ValueError(f"backend 'faiss' needs inner products, found {self._why()}")
-            faiss()
+        super().__init__(head, backend, factory, tune)
         self.add(Y, ids)
 
-    def __repr__(self):
-        return f"{type(self).__name__}({len(self)} {self.kind}s, {type(self.head).__name__}, {self.method})"
+    @torch.no_grad()
+    def add(
+        self,
+        Y,  # (m, d), raw embeddings, read in blocks
+        ids=None,  # int64 (m,), none of them in the index; by default they go on from the largest
+    ) -> np.ndarray:  # int64 (m,), their ids
+        "Add targets: all, or none where this raises or is interrupted. Many at once are much cheaper than one by one"
+        self.check_head()
+        Y = self.as_table(Y, self.item_name)
+        ids, before = new_ids(ids, len(Y), self.ids), dict(self.__dict__)
+        try:
+            self.extend(Y)
+            if self.backend == "faiss" and len(ids):
+                self.engine = self.engine and self.engine.add(self.rows[len(self.ids):])
+                if self.engine is None:
+                    self._make_engine()
+            self.ids = np.concatenate([self.ids, ids])
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+        return ids
 
-    def _why(self) -> str:
-        name = type(self.head).__name__
-        return f"{name} of half precision" if self.head.product_form else f"{name}, which has no product form"
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c06
+class _Shrinking(_Growing):
+    "Lets targets go"
 
-    @property
-    def method(self) -> str:
-        "How the index searches"
-        if self.backend == "faiss": return f"approximate, FAISS {self.factory or 'lists'}"
-        return "exact, by inner products" if self.by_product else f"exact, all distances computed: {self._why()}"
+    @torch.no_grad()
+    def remove(
+        self,
+        ids,  # int64 (l,), or one
+    ):
+        "Remove by id; the others keep theirs. Raises `ValueError` for an id that is not in the index, and removes none"
+        ids = np.unique(whole_numbers(ids))
+        if (strange := ~np.isin(ids, self.ids)).any():
+            raise ValueError(f"ids: {ids[strange][0]} is not in the index; nothing was removed")
+        stay = ~np.isin(self.ids, ids)
+        if stay.all(): return
+        keep = torch.from_numpy(stay)
+        part = lambda rows: None if rows is None or not stay.any() else rows[keep.to(self.device)]
+        left = {"ids": self.ids[stay], "items": part(self.items), "rows": part(self.rows)}
+        if not stay.any():
+            left |= {"centre": None, "engine": None}
+        elif self.engine is not None:
+            left["engine"] = self.engine.keep(keep)
+        self.__dict__.update(left)  # in one step
+        if self.engine is not None and self.engine.worn:
+            with suppress(ValueError):
+                self._make_engine()  # too few for its lists: the old engine serves on, the removed masked
 
-    def _renew(self):
-        self.engine = Faiss(self.rows, self.factory, self.tune)
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c08
+class _Searched(_Shrinking):
+    "Searches block by block"
 
-# %% ../../nbs/11_retrieval.ipynb #44064d43
-@patch
-@torch.no_grad()
-def add(
-    self: TargetIndex,
-    Y,  # (m, d), raw embeddings, read in blocks
-    ids=None,  # int64 (m,), none of them in the index; by default they go on from the largest
-) -> np.ndarray:  # int64 (m,), their ids
-    "Add targets: all, or none where this raises or is interrupted. Many at once are much cheaper than one by one"
-    self.check_head()
-    Y = self.table(Y, self.given)
-    ids, before = self._new_ids(ids, len(Y)), dict(self.__dict__)
-    try:
-        self.extend(Y)
-        if self.backend == "faiss" and len(ids):
-            self.engine = self.engine and self.engine.add(self.rows[len(self.ids):])
-            if self.engine is None:
-                self._renew()
-        self.ids = np.concatenate([self.ids, ids])
-    except BaseException:
-        self.__dict__.update(before)
-        raise
-    return ids
+    def _ready(self, X):
+        "Queries that can be asked, or `ValueError`"
+        self.check_head()
+        if not len(self): raise ValueError(f"the index is empty: add {self.kind}s before searching it")
+        return self.as_table(X, self.query_name)
 
+    def _search(self, X, k, filter=None, find=None):
+        X = self._ready(X)
+        find, parts = find or (self.by_products if self.by_product else self.by_scan), {}
+        only, out = read_filter(filter, self.ids, len(X))
+        check_count(k, only, out, len(self), self.kind)
+        only, (i, j) = None if only is None else only.to(self.device), (part.to(self.device) for part in out)
+        ids = torch.from_numpy(self.ids)
 
-@patch
-def _new_ids(self: TargetIndex, ids, n: int):
-    start = max(0, int(self.ids.max()) + 1) if len(self) else 0
-    if ids is None and start + n >= 1 << 63: raise ValueError(f"ids: none are left above {start - 1}; give them")
-    if ids is None: return np.arange(start, start + n)
-    ids = _whole(ids)
-    if (ids == -1).any(): raise ValueError("ids: -1 stands for nothing; give another")
-    if ids.shape != (n,): raise ValueError(f"ids: expected {n} of them, one a row, found shape {ids.shape}")
-    found, counts = np.unique(ids, return_counts=True)
-    if (counts > 1).any(): raise ValueError(f"ids: {found[counts > 1][0]} stands twice; give each row its own")
-    if (taken := np.isin(found, self.ids)).any():
-        raise ValueError(f"ids: {found[taken][0]} is in the index already; remove it first, or give another id")
-    return ids
+        def work(start, q):
+            some = (i >= start) & (i < start + len(q))
+            distances, where = find(q, k, only, (i[some] - start, j[some]))
+            parts[start] = distances, ids[where.cpu()].to(self.device)
 
+        block = max(1, min(self.sizes.queries, self.sizes.memory // max(k, len(self) // GROUP)))
+        do = "nothing was searched. Repair the row or leave it out"
+        self.encode_blocks(X, self.query_name, self.encode_query, work, do, block)
+        if parts: return tuple(torch.cat(part) for part in zip(*parts.values()))
+        return self.items.new_zeros(0, k), torch.zeros(0, k, dtype=torch.int64, device=self.device)
 
-def _whole(x, name: str = "ids") -> np.ndarray:
-    x = as_array(x, name)
-    if x.size and x.dtype.kind not in "iu": raise ValueError(f"{name}: expected whole numbers, found {x.dtype}")
-    if x.dtype == np.uint64 and (x >> 63).any(): raise ValueError(f"{name}: {x.max()} does not fit into int64")
-    return x.astype(np.int64)
+    def by_engine(self, q, k: int, only, out):
+        "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, of what the engine finds"
+        if self.engine is None or self.engine.index is None:
+            self._make_engine()
+        s, spare = self.query_rows(q)
+        most = int(torch.bincount(out[0]).max()) if len(out[0]) else 0
+        j = self.leave_out(self.engine.find(s, 2 * k + 10 + most, only), len(self), out)
+        distances, where, _ = self.settle(q, s, spare, j, k)
+        if len(short := ((where[:, -1] < 0) | spare.isinf()).nonzero().squeeze(1)):
+            distances[short], where[short] = self.by_products(q[short], k, only, self.pairs_of(short, len(q), out))
+        return distances, where
 
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c0a
+class _Asked(_Searched):
+    "What a user asks"
 
-@patch
-@torch.no_grad()
-def remove(
-    self: TargetIndex,
-    ids,  # int64 (l,), or one
-):
-    "Remove by id; the others keep theirs. Raises `ValueError` for an id that is not in the index, and removes none"
-    ids = np.unique(_whole(ids))
-    if (strange := ~np.isin(ids, self.ids)).any():
-        raise ValueError(f"ids: {ids[strange][0]} is not in the index; nothing was removed")
-    stay = ~np.isin(self.ids, ids)
-    if stay.all(): return
-    keep = torch.from_numpy(stay)
-    part = lambda rows: None if rows is None or not stay.any() else rows[keep.to(self.device)]
-    left = {"ids": self.ids[stay], "items": part(self.items), "rows": part(self.rows)}
-    if not stay.any():
-        left |= {"centre": None, "engine": None}
-    elif self.engine is not None:
-        left["engine"] = self.engine.keep(keep)
-    self.__dict__.update(left)  # in one step
-    if self.engine is not None and self.engine.worn:
-        with suppress(ValueError):
-            self._renew()  # too few for its lists: the old engine serves on, the removed masked
+    @torch.no_grad()
+    def search(
+        self,
+        X,  # (n, d), queries: raw embeddings, read in blocks
+        k: int = 10,  # How many of each
+        filter=None,  # What may be returned: bool (m,) or (n, m) in the order of `ids`, or (queries, ids) to leave out
+    ) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and ids int64 (n, k), on the head's device
+        """The k nearest of each query, and the head's own distances to them.
 
-# %% ../../nbs/11_retrieval.ipynb #90ca5ce5
-@patch
-def _filter(self: TargetIndex, filter, n: int, k: int):
-    "Items that count, None for all; and pairs that do not, of query and place among the items that count"
-    m, none, only, left = len(self), torch.zeros(0, dtype=torch.int64), None, len(self)
-    out = none, none
-    if isinstance(filter, tuple):
-        if len(filter) != 2: raise ValueError(f"filter: expected (queries, ids), found a tuple of {len(filter)}")
-        i, ids = (torch.from_numpy(_whole(part, "filter").flatten()) for part in filter)
-        if len(i) != len(ids): raise ValueError(f"filter: expected an id for each query, found {len(i)} and {len(ids)}")
-        if len(i) and not 0 <= (low := int(i.min())) <= (high := int(i.max())) < n:
-            raise ValueError(f"filter: expected queries from 0 to {n - 1}, found {low} to {high}")
-        j = self._position(ids)
-        key = torch.unique(i[j >= 0] * m + j[j >= 0])
-        out = key // m, key % m
-    elif filter is not None:
-        mask = as_array(filter, "filter")
-        if mask.dtype != bool or mask.shape not in ((m,), (n, m)):
-            raise ValueError(f"filter: expected booleans of shape ({m},) or ({n}, {m}), in the order of `ids`, or a "
-                             f"tuple (queries, ids) to leave out; found {mask.dtype} of shape {mask.shape}")
-        mask = torch.from_numpy(np.ascontiguousarray(mask))
-        if mask.ndim == 1:
-            only = mask.nonzero().squeeze(1)
-        else:
-            out = tuple((~mask).nonzero().T)
-        left = m if only is None else len(only)
-    if len(out[0]):
-        left = m - int(torch.bincount(out[0]).max())
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k: expected a whole number from 1, found {k!r}")
-    if k > left:
-        what = f"the index has {left}" if left == m else f"the filter leaves {left} to a query"
-        raise ValueError(f"k: {k} {self.kind}s are wanted, but {what}; ask for fewer")
-    return None if only is None else only.to(self.device), tuple(part.to(self.device) for part in out)
+        Raises `ValueError` for an empty index, queries of another width or with a NaN, a `k` beyond what the index
+        has or the filter leaves, and a head that has changed since its targets were indexed.
+        """
+        return self._search(X, k, filter, self.by_engine if self.backend == "faiss" else None)
 
+    def recall(
+        self,
+        X,  # (n, d), queries
+        k: int = 10,  # How many of each
+        filter=None,  # As for `search`
+    ) -> float:  # Between 0 and 1
+        "Share of the k nearest that `search` finds; what is as near as the last of them counts too"
+        if not len(X := self._ready(X)): raise ValueError(f"{self.query_name}: expected at least one query")
+        found = self.search(X, k, filter)[0]
+        with torch.no_grad():
+            last = self._search(X, k, filter)[0][:, -1:]
+        return (found <= last + 1e-5 * last.abs()).double().mean().item()
 
-@patch
-def _position(self: TargetIndex, ids: Tensor) -> Tensor:
-    "Where ids are, -1 for those that are not in the index"
-    order = torch.from_numpy(np.argsort(self.ids))
-    known = torch.from_numpy(self.ids)[order]
-    at = torch.searchsorted(known, ids.contiguous()).clamp(max=len(known) - 1)
-    return order[at].masked_fill(known[at] != ids, -1)
+# %% ../../nbs/11_retrieval.ipynb #740d55aa
+class _Saved(_Asked):
+    "Writes an index to a folder"
 
+    def save(
+        self,
+        folder: str | os.PathLike,  # Made if it does not exist; an index there is replaced
+    ) -> Path:  # The folder
+        "Write the index and its head. Several may save into one folder and load from it: it holds what was saved last"
+        self.check_head()
+        if self.backend == "faiss" and len(self) and (self.engine is None or self.engine.index is None):
+            self._make_engine()
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            self._write(folder)
+        return folder
 
-@patch
-@torch.no_grad()
-def search(
-    self: TargetIndex,
-    X,  # (n, d), queries: raw embeddings, read in blocks
-    k: int = 10,  # How many of each
-    filter=None,  # What may be returned: bool (m,) or (n, m) in the order of `ids`, or (queries, ids) to leave out
-) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and ids int64 (n, k), on the head's device
-    """The k nearest of each query, and the head's own distances to them.
+    def _write(self, folder: Path):
+        files, arrays, head = {}, {"ids": self.ids}, folder / f"head-{self.fingerprint[:16]}"
+        if len(self):
+            arrays |= {"items": self.items.to(torch.promote_types(self.items.dtype, torch.float32))}
+        if self.rows is not None:
+            arrays |= {"rows": self.rows, "centre": self.centre}
+        for path in self.head.save_pretrained(head).iterdir():
+            with open(path, "r+b") as file:
+                flush_to_disk(file)
+        for name, array in arrays.items():
+            array = array.cpu().numpy() if isinstance(array, Tensor) else array
+            files[name] = write_part(folder, name, lambda file, array=array: np.save(file, array, allow_pickle=False))
+        if self.engine is not None:
+            files["serial"] = write_part(folder, "serial", lambda file: np.save(file, self.engine.serial.numpy()))
+            engine = faiss().serialize_index(self.engine.index)
+            files["engine"] = write_part(folder, "engine", lambda file: file.write(engine.data))
+        about = {"format": FORMAT, "class": type(self).__name__, "count": len(self), "fingerprint": self.fingerprint,
+                 "backend": self.backend, "factory": self.factory, "tune": self.tune, "files": files,
+                 "lift": None if self.engine is None else [self.engine.scale, self.engine.floor]}
+        write_whole(folder / "index.json", json.dumps(about, indent=1) + "\n")
+        remove_leftovers(folder, {head.name, *(entry["file"] for entry in files.values())})
 
-    Raises `ValueError` for an empty index, queries of another width or with a NaN, a `k` beyond what the index has or
-    the filter leaves, and a head that has changed since its targets were indexed.
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c0d
+class _Loaded(_Saved):
+    "Reads an index from a folder"
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike,  # Written by `save`
+        head: DistanceHead | None = None,  # The head that made it; by default the one saved with it
+        verify: bool = False,  # Also read every file once and compare its SHA-256
+    ) -> "TargetIndex":
+        """An index from disk, its arrays mapped from their files.
+
+        Raises `FileNotFoundError` for a missing file, `ValueError` for a damaged one or for another head.
+        """
+        path = Path(folder) / "index.json"
+        while True:
+            if not path.is_file(): raise FileNotFoundError(f"{path} is missing: {folder} was not written by save")
+            before = path.stat()
+            try:
+                return cls._read(path, head, verify)
+            except (FileNotFoundError, ValueError):
+                after = path.stat()
+                if (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns): raise
+                # else another index has been saved here meanwhile: take that one
+
+    @classmethod
+    def _read(cls, path: Path, head, verify: bool) -> "TargetIndex":
+        about = read_description(path)
+        if (made := about["class"]) != cls.__name__:
+            raise ValueError(f"{path} holds a {made}, not a {cls.__name__}: use {made}.load")
+        index = cls._without_items(path, about, head)
+        index._fill(read_parts(path, about["files"], index._shapes(about), verify), about)
+        return index
+
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c0e
+class _Restored(_Loaded):
+    "The steps of reading"
+
+    @classmethod
+    def _without_items(cls, path: Path, about: dict, head):
+        "An index of the kind described, with its head, that holds nothing yet"
+        mark = about["fingerprint"]
+        beside = path.parent / f"head-{mark[:16]}"
+        head = load_head(beside) if head is None else head
+        index = cls(head, np.zeros((0, head.dim)), **{key: about[key] for key in ("backend", "factory", "tune")})
+        if about["format"] == 1:
+            mark = fingerprint(load_head(beside))
+        if mark != index.fingerprint:
+            raise ValueError(f"{path}: made by another head, or one of other weights or settings ({mark[:8]}); this "
+                             f"{type(head).__name__} has {index.fingerprint[:8]}. Load it with its own, or index anew")
+        return index
+
+    def _shapes(self, about: dict) -> dict:
+        "Which arrays belong to an index as described, and their shapes"
+        count = about["count"]
+        shapes, none = {"ids": (count,)}, self.encode(torch.zeros(0, self.head.dim))
+        if count:
+            shapes["items"] = count, none.shape[1]
+        if count and self.by_product:
+            width = self.forms()[0](none.double(), none.new_zeros(none.shape[1]).double())[0].shape[1]
+            shapes |= {"rows": (count, width + 3), "centre": none.shape[1:]}
+        if about["lift"]:
+            shapes |= {"serial": (count,), "engine": None}
+        return shapes
+
+    def _fill(self, arrays: dict, about: dict):
+        "Take the arrays of `_shapes`, as mapped from their files"
+        part = lambda name: torch.from_numpy(arrays[name]).to(self.device) if name in arrays else None
+        self.ids, self.centre = np.array(arrays["ids"]), part("centre")
+        self.items, self.rows = part("items"), part("rows")
+        if about["count"]:
+            self.items = self.items.to(self.head.standardizer.mean.dtype)
+        if "engine" in arrays:
+            self.engine = Faiss.from_saved(
+                f"factory={about['factory']!r}", arrays["engine"], np.array(arrays["serial"]), *about["lift"])
+
+# %% ../../nbs/11_retrieval.ipynb #081cdf2a
+class _Vectors(_Restored):
+    "Hands out vectors"
+
+    @torch.no_grad()
+    def to_vectors(self) -> np.ndarray:
+        """Vectors, float32 (m, q + 1) in the order of `ids`, whose largest inner product with a query's is the nearest.
+
+        Raises `ValueError` without a product form, and where it overflows for one of the items."""
+        self._need_product_form("to_vectors")
+        if not len(self): raise ValueError(f"the index is empty: add {self.kind}s first")
+        if len(wild := self.ids[(self.rows[:, -2] < -1e36).cpu().numpy()]):
+            raise ValueError(f"the form of {self.kind} {wild[0]} overflows: remove it, and those like it")
+        return torch.cat([-self.rows[:, :-3], -self.rows[:, -3:-2]], 1).float().cpu().numpy()
+
+    @torch.no_grad()
+    def query_vectors(
+        self,
+        X,  # (n, d), queries
+    ) -> tuple[np.ndarray, np.ndarray]:  # float32 (n, q + 1) and biases (n,)
+        "Queries for `to_vectors`; `head.from_form(bias - product)` is the distance up to rounding"
+        self._need_product_form("query_vectors")
+        X = self._ready(X)
+        parts = [torch.zeros(0, self.rows.shape[1] - 1)]
+
+        def work(start, q):
+            bias, (s, spare) = self.forms()[1](q.double(), self.centre)[1], self.query_rows(q)
+            if len(wild := spare.isinf().nonzero()):
+                raise ValueError(f"{self.query_name}: the form of row {start + int(wild[0])} overflows; leave it out")
+            parts.append(torch.cat([s[:, :-2], bias[:, None]], 1).float().cpu())
+
+        self.encode_blocks(X, self.query_name, self.encode_query, work, "repair the row or leave it out", 1 << 14)
+        found = torch.cat(parts).numpy()
+        return found[:, :-1], found[:, -1]
+
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c11
+class TargetIndex(_Vectors):
+    """The nearest targets of a source under any head: `search`, `add`, `remove`, `save`, `load`, `to_vectors`.
+
+    A head with a product form is searched by inner products, any other by computing all distances; `method` says which.
+    The index lives where the head does, and holds for each target its encoding and its form, not its embedding. Raises
+    `ValueError` for an unknown back-end, targets of another width, with a NaN or an infinity, and ids that are taken or
+    -1, which stands for nothing; `ImportError` where FAISS is asked for and missing.
     """
-    return self._search(X, k, filter, self.by_engine if self.backend == "faiss" else None)
 
+    @torch.no_grad()
+    def rerank(
+        self,
+        X,  # (n, d), queries
+        ids,  # int64 (n, c), what an engine has found for each; -1 for nothing
+    ) -> tuple[Tensor, Tensor]:  # Distances (n, c), nearest first, inf for nothing; and ids
+        """The head's own distances of what another engine has found.
 
-@patch
-def _ready(self: TargetIndex, X):
-    "Queries that can be asked, or `ValueError`"
-    self.check_head()
-    if not len(self): raise ValueError(f"the index is empty: add {self.kind}s before searching it")
-    return self.table(X, self.asked)
+        Raises `ValueError` for an id that is not in the index."""
+        X, ids = self._ready(X), torch.from_numpy(whole_numbers(ids))
+        if ids.ndim != 2 or len(ids) != len(X):
+            raise ValueError(f"ids: expected {len(X)} rows, found shape {tuple(ids.shape)}")
+        j = positions_of(ids, self.ids)
+        if len(strange := ids[(j < 0) & (ids != -1)]): raise ValueError(f"ids: {strange[0]} is not in the index")
+        j = j.to(self.device)
+        parts = [(self.items.new_zeros(0, ids.shape[1]), j[:0])]
 
+        def work(start, q):
+            i, c = (j[start:start + len(q)] >= 0).nonzero().T
+            parts.append(self.pick(q, i, j[start + i, c], ids.shape[1]))
 
-@patch
-def _search(self: TargetIndex, X, k, filter=None, find=None):
-    X = self._ready(X)
-    find, parts, ids = find or (self.by_products if self.by_product else self.by_scan), {}, torch.from_numpy(self.ids)
-    only, (i, j) = self._filter(filter, len(X), k)
+        self.encode_blocks(X, self.query_name, self.encode_query, work, "repair the row or leave it out", 1 << 12)
+        distances, where = (torch.cat(part) for part in zip(*parts))
+        return distances, torch.from_numpy(self.ids).to(self.device)[where.clamp(min=0)].masked_fill(where < 0, -1)
 
-    def work(start, q):
-        some = (i >= start) & (i < start + len(q))
-        distances, where = find(q, k, only, (i[some] - start, j[some]))
-        parts[start] = distances, ids[where.cpu()].to(self.device)
-
-    block = max(1, min(self.sizes.queries, self.sizes.memory // max(k, len(self) // GROUP)))
-    self.read(X, self.asked, self.encode_query, work, "nothing was searched. Repair the row or leave it out", block)
-    if parts: return tuple(torch.cat(part) for part in zip(*parts.values()))
-    return self.items.new_zeros(0, k), torch.zeros(0, k, dtype=torch.int64, device=self.device)
-
-
-@patch
-def by_engine(self: TargetIndex, q, k: int, only, out):
-    "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, of what the engine finds"
-    if self.engine is None or self.engine.index is None:
-        self._renew()
-    s, spare = self.ask(q)
-    most = int(torch.bincount(out[0]).max()) if len(out[0]) else 0
-    j = self.leave_out(self.engine.find(s, 2 * k + 10 + most, only), len(self), out)
-    distances, where, _ = self.settle(q, s, spare, j, k)
-    if len(short := ((where[:, -1] < 0) | spare.isinf()).nonzero().squeeze(1)):
-        distances[short], where[short] = self.by_products(q[short], k, only, self.pairs_of(short, len(q), out))
-    return distances, where
-
-
-@patch
-def recall(
-    self: TargetIndex,
-    X,  # (n, d), queries
-    k: int = 10,  # How many of each
-    filter=None,  # As for `search`
-) -> float:  # Between 0 and 1
-    "Share of the k nearest that `search` finds; what is as near as the last of them counts too"
-    if not len(X := self._ready(X)): raise ValueError(f"{self.asked}: expected at least one query")
-    found = self.search(X, k, filter)[0]
-    with torch.no_grad():
-        last = self._search(X, k, filter)[0][:, -1:]
-    return (found <= last + 1e-5 * last.abs()).double().mean().item()
-
-
+# %% ../../nbs/11_retrieval.ipynb #9a6b1c13
 class SourceIndex(TargetIndex):
     "The nearest sources of a target under any head: as `TargetIndex`, of sources `X`, asked for targets `Y`"
 
     kind = "source"
-
-# %% ../../nbs/11_retrieval.ipynb #740d55aa
-@patch
-def save(
-    self: TargetIndex,
-    folder: str | os.PathLike,  # Made if it does not exist; an index there is replaced
-) -> Path:  # The folder
-    "Write the index and its head. Several may save into one folder and load from it: the last saved is what it holds"
-    self.check_head()
-    if self.backend == "faiss" and len(self) and (self.engine is None or self.engine.index is None):
-        self._renew()
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
-        self._write(folder)
-    return folder
-
-
-@patch
-def _write(self: TargetIndex, folder: Path):
-    files, arrays, head = {}, {"ids": self.ids}, folder / f"head-{self.fingerprint[:16]}"
-    if len(self):
-        arrays |= {"items": self.items.to(torch.promote_types(self.items.dtype, torch.float32))}
-    if self.rows is not None:
-        arrays |= {"rows": self.rows, "centre": self.centre}
-    for path in self.head.save_pretrained(head).iterdir():
-        with open(path, "r+b") as file:
-            to_disk(file)
-    for name, array in arrays.items():
-        array = array.cpu().numpy() if isinstance(array, Tensor) else array
-        files[name] = put(folder, name, lambda file, array=array: np.save(file, array, allow_pickle=False))
-    if self.engine is not None:
-        files["serial"] = put(folder, "serial", lambda file: np.save(file, self.engine.serial.numpy()))
-        engine = faiss().serialize_index(self.engine.index)
-        files["engine"] = put(folder, "engine", lambda file: file.write(engine.data))
-    about = {"class": type(self).__name__, "count": len(self), "fingerprint": self.fingerprint, "backend": self.backend,
-             "factory": self.factory, "tune": self.tune, "files": files,
-             "lift": None if self.engine is None else [self.engine.scale, self.engine.floor]}
-    write_whole(folder / "index.json", json.dumps(about, indent=1) + "\n")
-    sweep(folder, {head.name, *(entry["file"] for entry in files.values())})
-
-
-@patch(cls_method=True)
-def load(
-    cls: TargetIndex,
-    folder: str | os.PathLike,  # Written by `save`
-    head: DistanceHead | None = None,  # The head that made it; by default the one saved with it
-    verify: bool = False,  # Also read every file once and compare its SHA-256
-) -> "TargetIndex":
-    """An index from disk, its arrays mapped from their files.
-
-    Raises `FileNotFoundError` for a missing file, `ValueError` for a damaged one or for another head.
-    """
-    path = Path(folder) / "index.json"
-    while True:
-        if not path.is_file(): raise FileNotFoundError(f"{path} is missing: {folder} was not written by save")
-        before = path.stat()
-        try:
-            return cls._read(path, head, verify)
-        except (FileNotFoundError, ValueError):
-            after = path.stat()
-            if (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns): raise
-            # else another index has been saved here meanwhile: take that one
-
-
-@patch(cls_method=True)
-def _read(cls: TargetIndex, path: Path, head, verify: bool) -> "TargetIndex":
-    folder, about = path.parent, described(path)
-    made, mark, files, count = (about[key] for key in ("class", "fingerprint", "files", "count"))
-    if made != cls.__name__: raise ValueError(f"{path} holds a {made}, not a {cls.__name__}: use {made}.load")
-    head = load_head(folder / f"head-{mark[:16]}") if head is None else head
-    index = cls(head, np.zeros((0, head.dim)), **{key: about[key] for key in ("backend", "factory", "tune")})
-    if mark != index.fingerprint:
-        raise ValueError(f"{path}: made by another head, or one of other weights or settings ({mark[:8]}); this "
-                         f"{type(head).__name__} has {index.fingerprint[:8]}. Load it with its own, or index anew")
-    shapes, none = {"ids": (count,)}, index.encode(torch.zeros(0, head.dim))
-    if count:
-        shapes["items"] = count, none.shape[1]
-    if count and index.by_product:
-        width = index.forms()[0](none.double(), none.new_zeros(none.shape[1]).double())[0].shape[1]
-        shapes |= {"rows": (count, width + 3), "centre": none.shape[1:]}
-    if about["lift"]:
-        shapes |= {"serial": (count,), "engine": None}
-    for name in shapes:
-        if name not in files: raise ValueError(f"{path} is damaged: it names no {name}; save the index anew")
-    arrays = {name: take(folder, name, files[name], verify) for name in shapes}
-    for name, shape in shapes.items():
-        kind = "i" if name in ("ids", "serial") else "f"
-        if shape and (arrays[name].shape != shape or arrays[name].dtype.kind != kind):
-            raise ValueError(f"{path} is damaged, or {files[name]['file']}: expected shape {tuple(shape)} of it, found "
-                             f"{arrays[name].shape}, {arrays[name].dtype}")
-    part = lambda name: torch.from_numpy(arrays[name]).to(index.device) if name in arrays else None
-    index.ids, index.centre = np.array(arrays["ids"]), part("centre")
-    index.items, index.rows = part("items"), part("rows")
-    if count:
-        index.items = index.items.to(head.standardizer.mean.dtype)
-    if "engine" in arrays:
-        index.engine = Faiss.again(
-            f"factory={about['factory']!r}", arrays["engine"], np.array(arrays["serial"]), *about["lift"])
-    return index
-
-# %% ../../nbs/11_retrieval.ipynb #081cdf2a
-@patch
-@torch.no_grad()
-def to_vectors(
-    self: TargetIndex,
-) -> np.ndarray:  # float32 (m, q + 1), in the order of `ids`
-    "Vectors whose largest inner product with a query's is the nearest. Raises `ValueError` without a product form"
-    if not self.by_product: raise ValueError(f"to_vectors needs inner products, found {self._why()}")
-    if not len(self): raise ValueError(f"the index is empty: add {self.kind}s first")
-    if len(wild := self.ids[(self.rows[:, -2] < -1e36).cpu().numpy()]):
-        raise ValueError(f"the form of {self.kind} {wild[0]} overflows: remove it, and those like it")
-    return torch.cat([-self.rows[:, :-3], -self.rows[:, -3:-2]], 1).float().cpu().numpy()
-
-
-@patch
-@torch.no_grad()
-def query_vectors(
-    self: TargetIndex,
-    X,  # (n, d), queries
-) -> tuple[np.ndarray, np.ndarray]:  # float32 (n, q + 1) and biases (n,)
-    "Queries for `to_vectors`; `head.from_form(bias - product)` is the distance up to rounding"
-    if not self.by_product: raise ValueError(f"query_vectors needs inner products, found {self._why()}")
-    X = self._ready(X)
-    parts = [torch.zeros(0, self.rows.shape[1] - 1)]
-
-    def work(start, q):
-        bias, (s, spare) = self.forms()[1](q.double(), self.centre)[1], self.ask(q)
-        if len(wild := spare.isinf().nonzero()):
-            raise ValueError(f"{self.asked}: the form of row {start + int(wild[0])} overflows; leave it out")
-        parts.append(torch.cat([s[:, :-2], bias[:, None]], 1).float().cpu())
-
-    self.read(X, self.asked, self.encode_query, work, "repair the row or leave it out", 1 << 14)
-    found = torch.cat(parts).numpy()
-    return found[:, :-1], found[:, -1]
-
-
-@patch
-@torch.no_grad()
-def rerank(
-    self: TargetIndex,
-    X,  # (n, d), queries
-    ids,  # int64 (n, c), what an engine has found for each; -1 for nothing
-) -> tuple[Tensor, Tensor]:  # Distances (n, c), nearest first, inf for nothing; and ids
-    "The head's own distances of what another engine has found. Raises `ValueError` for an id that is not in the index"
-    X, ids = self._ready(X), torch.from_numpy(_whole(ids))
-    if ids.ndim != 2 or len(ids) != len(X):
-        raise ValueError(f"ids: expected {len(X)} rows, found shape {tuple(ids.shape)}")
-    j = self._position(ids)
-    if len(strange := ids[(j < 0) & (ids != -1)]): raise ValueError(f"ids: {strange[0]} is not in the index")
-    j = j.to(self.device)
-    parts = [(self.items.new_zeros(0, ids.shape[1]), j[:0])]
-
-    def work(start, q):
-        i, c = (j[start:start + len(q)] >= 0).nonzero().T
-        parts.append(self.pick(q, i, j[start + i, c], ids.shape[1]))
-
-    self.read(X, self.asked, self.encode_query, work, "repair the row or leave it out", 1 << 12)
-    distances, where = (torch.cat(part) for part in zip(*parts))
-    return distances, torch.from_numpy(self.ids).to(self.device)[where.clamp(min=0)].masked_fill(where < 0, -1)

@@ -134,7 +134,7 @@ def growth(most, queries, rounds):
             m, k, want = (size if axis == a else n for a, n in zip(axes, (min(most, 64_000), K, NEAREST)))
             head, X = BregmanHead(k, k, HIDDEN), torch.randn(queries, k)
             index = TargetIndex(head, torch.randn(m, k))
-            s = index.ask(head.encode_source(X))[0]
+            s = index.query_rows(head.encode_source(X))[0]
             runs = {"search": partial(index.search, X, want), "matrix product alone": product(index.rows, s)}
             for name, times in interleave(runs, rounds, warm=1).items():
                 mib = (index.items.nbytes + index.rows.nbytes) / 2**20 if name == "search" else None

@@ -1,5 +1,6 @@
 """Encoder and head as one sentence-transformers model: its similarity is the head's, and its trainer trains both."""
 import dataclasses
+import json
 import sys
 import warnings
 
@@ -18,7 +19,7 @@ with warnings.catch_warnings():
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
     from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
 
-    from rolebregman.integrations.sentence_transformers import (
+    from rolebregman.integrations import (
         DirectedEncoder,
         DirectedEvaluator,
         DirectedLoss,
@@ -86,10 +87,27 @@ def test_saved_and_loaded_bit_for_bit_without_trust(tmp_path):
     alone = load_head(tmp_path / "2_RoleHead")
     assert torch.equal(alone.pairwise(vectors, vectors), -model.similarity(vectors, vectors))
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "from rolebregman.integrations.sentence_transformers import DirectedEncoder" in card and 'model = DirectedEncoder("' in card
+    assert "from rolebregman.integrations import DirectedEncoder" in card and 'model = DirectedEncoder("' in card
     assert "SentenceTransformer(" not in card and "pip install -U 'rolebregman[text]'" in card
     with pytest.raises(ValueError, match="trust_remote_code"):
         SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+
+
+def test_modules_are_named_by_the_package_which_outlives_its_rooms(tmp_path):
+    "So also the library's own class finds the module, where its user trusts it; and every older name is understood"
+    model = model_of()
+    model.save(str(tmp_path))
+    listed = tmp_path / "modules.json"
+    assert [m["type"].rpartition(".")[2] for m in json.loads(listed.read_text())] == ["BoW", "Dense", "RoleHead"]
+    assert json.loads(listed.read_text())[-1]["type"] == "rolebregman.integrations.RoleHead"
+    plain = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True, trust_remote_code=True)
+    assert isinstance(plain[-1], RoleHead) and np.array_equal(plain.encode(WORDS), model.encode(WORDS))
+    for name in ("rolebregman.directed_encoder", "rolebregman.integrations.sentence_transformers"):
+        listed.write_text(listed.read_text().replace("rolebregman.integrations.RoleHead", f"{name}.RoleHead"))
+        again = DirectedEncoder(str(tmp_path), device="cpu", local_files_only=True)
+        assert np.array_equal(again.similarity(again.encode(WORDS), again.encode(WORDS)).detach().numpy(),
+                              model.similarity(model.encode(WORDS), model.encode(WORDS)).detach().numpy())
+        listed.write_text(listed.read_text().replace(f"{name}.RoleHead", "rolebregman.integrations.RoleHead"))
 
 
 def test_an_evaluator_of_the_library_takes_queries_as_sources():
@@ -165,7 +183,7 @@ def test_equal_texts_are_told_by_their_tokens():
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
 
-    from rolebregman.integrations.sentence_transformers import _same_texts
+    from rolebregman.integrations.sentence_transformers import _text_keys
     tokenizer = Tokenizer(WordLevel({"[PAD]": 0, "a": 1, "b": 2}, unk_token="[PAD]"))
     tokenizer.pre_tokenizer = Whitespace()
 
@@ -174,10 +192,10 @@ def test_equal_texts_are_told_by_their_tokens():
         return dict(input_ids=torch.tensor([r + [0] * (width - len(r)) for r in rows]),
                     attention_mask=torch.tensor([[1] * len(r) + [0] * (width - len(r)) for r in rows]))
 
-    assert _same_texts([column(["a", "a b"], 2), column(["a b", "a"], 4)]) == [[(1,), (1, 2)], [(1, 2), (1,)]]
-    assert _same_texts([dict(pixel_values=torch.zeros(1))]) is None
+    assert _text_keys([column(["a", "a b"], 2), column(["a b", "a"], 4)]) == [[(1,), (1, 2)], [(1, 2), (1,)]]
+    assert _text_keys([dict(pixel_values=torch.zeros(1))]) is None
     static = StaticEmbedding(tokenizer, embedding_dim=4)
-    first, second = _same_texts([static.preprocess(["a b", "a"]), static.preprocess(["a", "b b", "a b"])])
+    first, second = _text_keys([static.preprocess(["a b", "a"]), static.preprocess(["a", "b b", "a b"])])
     assert first == [(1, 2), (1,)] and second == [(1,), (2, 2), (1, 2)]
 
 

@@ -1,0 +1,82 @@
+"A head in a folder or a repository, and a card that says what the rows say"
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from rolebregman.baselines import make_head
+from rolebregman.heads import load_head
+from rolebregman.integrations import HubHead, model_card
+
+DIM = 8
+
+
+@pytest.mark.parametrize("name", ["directed_bregman", "mlp", "cosine"])
+def test_a_head_goes_to_a_folder_and_comes_back(tmp_path, name):
+    head, X = make_head(name, dim=DIM), torch.randn(5, DIM)
+    HubHead(head, model_card(head, {"mrr": 0.5})).save_pretrained(tmp_path)
+    again = HubHead.from_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(again(X, X.flip(0)), head(X, X.flip(0)))
+        assert torch.equal(load_head(tmp_path)(X, X.flip(0)), head(X, X.flip(0)))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    assert again.card.data.eval_results[0].metric_value == 0.5
+
+
+def test_a_card_that_was_given_is_the_card():
+    card = model_card(head := make_head("directed_bregman", dim=DIM), {"mrr": 0.5})
+    assert HubHead(head, card).generate_model_card() is card
+    assert "rolebregman" in str(HubHead(head).generate_model_card()), "a bare one, from the library's name"
+
+
+def test_what_is_pushed_is_what_is_saved(monkeypatch):
+    import huggingface_hub.hub_mixin as mixin
+    pushed = {}
+
+    class Api:
+        def __init__(self, token=None): pass
+        def create_repo(self, repo_id, **how): return type("Url", (), {"repo_id": repo_id})
+        def upload_folder(self, folder_path, repo_id, **how):
+            pushed.update(repo=repo_id, files=sorted(os.listdir(folder_path)))
+            return "url"
+
+    monkeypatch.setattr(mixin, "HfApi", Api)
+    assert HubHead(make_head("directed_bregman", dim=DIM)).push_to_hub("me/hypernyms") == "url"
+    assert pushed == dict(repo="me/hypernyms", files=["README.md", "config.json", "model.safetensors"])
+
+
+def test_a_repository_is_read_from_its_snapshot(tmp_path, monkeypatch):
+    head, asked = make_head("directed_bregman", dim=DIM), {}
+    HubHead(head).save_pretrained(tmp_path)
+    download = lambda name, **how: asked.update(name=name, **how) or tmp_path
+    monkeypatch.setattr("rolebregman.integrations.hub.snapshot_download", download)
+    again = HubHead.from_pretrained("me/hypernyms", revision="v1", local_files_only=True)
+    assert asked["name"] == "me/hypernyms" and asked["revision"] == "v1" and asked["local_files_only"]
+    assert "*" not in "".join(asked["allow_patterns"])
+    assert all(torch.equal(a, b) for a, b in zip(again.head.state_dict().values(), head.state_dict().values()))
+
+
+def test_a_folder_without_a_head_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match="not a folder written by save_pretrained"):
+        HubHead.from_pretrained(tmp_path)
+    with pytest.raises(FileNotFoundError, match="is no folder, and cannot name a repository"):
+        HubHead.from_pretrained(tmp_path / "nowhere")
+    with pytest.raises(TypeError, match="expected a DistanceHead"):
+        HubHead(torch.nn.Linear(2, 2))
+
+
+def test_a_card_says_what_the_rows_say(toy):
+    rows = pd.DataFrame([dict(dataset="go", head="mlp", seed=s, scale="quick", ranking_accuracy=r, mrr=0.25,
+                              versions="torch 2", commit="abc", error=e)
+                         for s, r, e in ((0, 0.5, ""), (1, 0.7, np.nan), (2, 0.1, "it failed"))])
+    text = model_card(make_head("directed_bregman", dim=DIM), rows, toy, encoder="all-minilm").text
+    for part in ("ranking accuracy | 0.600 ± 0.141", "among the sampled candidates | 0.250", "seeds [0, 1]", "torch 2",
+                 "scale `quick`", "Dataset: go", "all-minilm", "## Limits", "train 291 pairs"):
+        assert part in text
+    assert "area under" not in text
+    with pytest.raises(ValueError, match="a card is of one dataset, found go, sick"):
+        model_card(make_head("directed_bregman", dim=DIM), pd.concat([rows, rows.assign(dataset="sick")]))
+    with pytest.raises(ValueError, match="found 0 rows"):
+        model_card(make_head("directed_bregman", dim=DIM), rows[rows["seed"] == 2])

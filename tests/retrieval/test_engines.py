@@ -1,0 +1,129 @@
+"An approximate engine returns the head's own distances, follows what comes and goes, and says what it cannot do"
+import builtins
+
+import pytest
+import torch
+from retrieval.brute_force import FORMS, D, agree, distances_of
+
+from rolebregman.baselines import make_head
+from rolebregman.retrieval import TargetIndex
+
+
+@pytest.mark.parametrize("factory, tune", [("Flat", ""), ("IVF20,Flat", "nprobe=20"), ("HNSW16", "efSearch=500"),
+                                           ("PCA8,Flat", ""), ("", "nprobe=1")])
+def test_what_an_engine_misses_under_a_filter_the_exact_search_finds(factory, tune):
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    g = torch.Generator().manual_seed(1)
+    X, Y = torch.randn(6, D, generator=g), torch.randn(1500, D, generator=g)
+    index = TargetIndex(make_head("role_bregman", dim=D), Y, "faiss", factory=factory, tune=tune)
+    few = torch.arange(1500) % 100 == 3
+    if factory != "PCA8,Flat": agree(index, X, Y, 15, few, few)
+    index.remove(range(1485))
+    left = torch.arange(1500) >= 1485
+    distances, rows = index.search(X, 15)
+    assert (rows.sort().values == left.nonzero()[:, 0]).all() and distances.isfinite().all()
+
+
+@pytest.mark.parametrize("name, factory", [*((name, "") for name in FORMS), ("role_bregman", "Flat"),
+                                           ("bilinear", "Flat"), ("role_bregman", "HNSW16"), ("cosine", "HNSW16")])
+def test_engines_report_their_recall_and_return_the_heads_own_distances(name, factory):
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    g = torch.Generator().manual_seed(3)
+    head, X, Y = make_head(name, dim=D), torch.randn(50, D, generator=g), torch.randn(3000, D, generator=g)
+    index = TargetIndex(head, Y, "faiss", factory=factory)
+    distances, rows = index.search(X, 10)
+    near = 1e-5 if head.nonnegative else 1e-4
+    torch.testing.assert_close(distances, distances_of(index, X, Y).gather(1, rows), rtol=near, atol=1e-6)
+    assert 0.05 < index.recall(X) <= 1 and (factory != "Flat" or index.recall(X) == 1)
+    assert TargetIndex(head, Y).recall(X) == 1
+
+
+def test_an_engine_follows_what_comes_and_goes():
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    X, Y = torch.randn(6, D), torch.randn(900, D)
+    index = TargetIndex(make_head("role_bregman", dim=D), Y[:300], "faiss", factory="Flat")
+    index.add(Y[300:])
+    agree(index, X, Y, 7)
+    index.remove(range(0, 900, 3))  # a third: FAISS keeps them, the search does not
+    stay = torch.arange(900) % 3 > 0
+    assert index.engine.index.ntotal == 900
+    agree(index, X, Y, 7, None, stay)
+    index.remove(range(1, 900, 3))  # more than half: made anew
+    assert index.engine.index.ntotal == len(index) == 300
+    index.add(100 * Y[:5], ids=range(0, 15, 3))
+    assert len(index) == 305 and index.recall(X) == 1
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IVF10,Flat", "HNSW8"])
+def test_an_engine_is_saved_with_its_index(factory, tmp_path):
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    X, Y = torch.randn(6, D), torch.randn(400, D)
+    index = TargetIndex(make_head("icnn_bregman", dim=D), Y, "faiss", factory=factory)
+    index.remove(range(100))
+    index.save(tmp_path)
+    again = TargetIndex.load(tmp_path)
+    for a, b in zip(again.search(X, 5), index.search(X, 5)): assert torch.equal(a, b)
+    for one in again, index: one.add(Y[:100])
+    for a, b in zip(again.search(X, 5), index.search(X, 5)): assert torch.equal(a, b)
+
+
+def test_without_faiss_the_error_says_how_to_get_it(monkeypatch):
+    find = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name == "faiss": raise ImportError(name)
+        return find(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(ImportError, match=r"pip install 'rolebregman\[ann\]'"):
+        TargetIndex(make_head("role_bregman", dim=D), torch.randn(30, D), "faiss")
+
+
+def test_what_faiss_refuses_is_named():
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    head, Y = make_head("role_bregman", dim=D), torch.randn(30, D)
+    for factory, tune in ("nonsense", ""), ("IVF100,Flat", ""), ("Flat", "nprobe=3"):
+        with pytest.raises(ValueError, match=f"FAISS refuses factory='{factory}', tune='{tune}' for 30 rows"):
+            TargetIndex(head, Y, "faiss", factory=factory, tune=tune)
+    for factory in "IVF100,Flat", "NSG16":
+        empty = TargetIndex(head, Y[:0], "faiss", factory=factory)
+        with pytest.raises(ValueError, match="FAISS refuses"): empty.add(Y)
+        assert len(empty) == len(empty.ids) == 0
+
+
+@pytest.mark.parametrize("factory", ["IDMap,Flat", "NSG16", "LSH", "ITQ,LSH", "Flat,RFlat"])
+def test_what_faiss_can_do_only_in_part_is_named_where_it_refuses(factory, tmp_path):
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    head, Y = make_head("role_bregman", dim=D), torch.randn(50, D)
+    try:
+        index = TargetIndex(head, Y, "faiss", factory=factory)
+        assert index.search(Y, 3)[0].isfinite().all()
+        index.save(tmp_path)
+        TargetIndex.load(tmp_path).search(Y, 3, filter=torch.arange(50) % 2 == 0)
+    except ValueError as error:
+        assert f"FAISS refuses factory='{factory}'" in str(error)
+        return
+    pytest.fail("FAISS has learnt it: choose another")
+
+
+def test_a_graph_that_cannot_grow_is_made_anew():
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    head, X, Y = make_head("role_bregman", dim=D), torch.randn(6, D), torch.randn(600, D)
+    index = TargetIndex(head, Y[:300], "faiss", factory="NSG16")
+    index.add(Y[300:])
+    agree(TargetIndex(head, Y), X, Y, 5)
+    assert len(index) == 600 and index.recall(X) > 0.5
+
+
+@pytest.mark.parametrize("factory", ["Flat", "IVF10,Flat", "HNSW8"])
+def test_faiss_is_asked_as_before_where_another_library_has_replaced_its_methods(factory):
+    import faiss.contrib.torch_utils  # as pytorch-metric-learning does; it stays for the tests that follow
+
+    torch.manual_seed(0)
+    head, Y = make_head("role_bregman", 8), torch.randn(400, 8)
+    index = TargetIndex(head, Y[:300], backend="faiss", factory=factory)
+    index.add(Y[300:])
+    distances, rows = index.search(Y[:5], 3, filter=torch.arange(400) % 2 == 0)
+    assert (rows % 2 == 0).all() and faiss.contrib.torch_utils
+    with torch.inference_mode(): own = head(Y[:5, None], Y[rows])
+    assert torch.allclose(distances, own, rtol=1e-5)
