@@ -20,14 +20,8 @@ from ..common import write_whole
 from ..heads.distance_head import DistanceHead, load_head
 from .bounds import fingerprint
 from .engines import Faiss, faiss
-from rolebregman.retrieval.files import (
-    FORMAT,
-    flush_to_disk,
-    read_description,
-    read_parts,
-    remove_leftovers,
-    write_part,
-)
+from .files import (
+    FORMAT, flush_to_disk, read_description, read_parts, remove_leftovers, write_part)
 from .filters import check_count, new_ids, positions_of, read_filter, whole_numbers
 from .nearest import GROUP, Nearest
 

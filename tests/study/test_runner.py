@@ -233,7 +233,7 @@ def test_provenance_outside_git(monkeypatch, tmp_path):
 
 def test_tasks_that_open_otherwise_do_not_share_a_dataset(tmp_path):
     class Deeper(Task):
-        def open(self, quiet=False): return load_dataset("toy", depth=5, seed=self.seed)
+        def open(self, quiet=False): return load_dataset("toy", depth=4, seed=self.seed)
 
     mixed = [kind("toy", head, 0, train=FAST) for kind, head in ((Task, "euclidean"), (Deeper, "cosine"))]
     rows = run_grid(mixed, Store(tmp_path / "rows.csv"), progress=False)
