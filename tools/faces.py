@@ -40,7 +40,7 @@ def stubs() -> dict[Path, str]:  # text by file
     for folder in folders:
         try: made[folder / "__init__.pyi"] = stub(folder)
         except ValueError as problem: problems.append(str(problem))
-    if problems: raise ValueError("\n".join([*problems, "A face hands on each name once: rename it, or make it private"]))
+    if problems: raise ValueError("\n".join([*problems, "A face hands on each name once: rename, or make private"]))
     return made
 
 
