@@ -264,6 +264,13 @@ def test_sphinx_sets_captions_tags_anchors_and_punctuation(tmp_path):
     assert 'id="z.a_b"' in html and 'href="#z-a-b"' in html
 
 
+@pytest.mark.parametrize("heading, anchor", [
+    ("Head.save_pretrained", "head.save_pretrained"), ("What's new, and why?", "whats-new-and-why"), ("3 parts", "parts")])
+def test_anchors_are_those_of_quarto(heading, anchor, monkeypatch):
+    monkeypatch.syspath_prepend(root / "tools" / "site")
+    assert import_module("transforms").slug(heading) == anchor
+
+
 def test_code_in_markdown_is_not_translated():
     outside_code = import_module("processed").outside_code
     assert outside_code(str.upper, "a\n```py\nb\n```\nc\n") == "A\n```py\nb\n```\nC\n"

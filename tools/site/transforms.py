@@ -10,7 +10,8 @@ def slug(
     title: str,
 ) -> str:  # as in `distancehead.save_pretrained`
     "The anchor of a heading, as Quarto makes it"
-    return re.sub(r"[^\w.-]+", "-", title.lower()).strip("-.")
+    words = re.sub(r"[^\w\s.-]", "", title.lower()).split()
+    return re.sub(r"^[\W\d_]+", "", "-".join(words))
 
 
 class Captions(SphinxTransform):
