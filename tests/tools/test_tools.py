@@ -265,7 +265,8 @@ def test_sphinx_sets_captions_tags_anchors_and_punctuation(tmp_path):
 
 
 @pytest.mark.parametrize("heading, anchor", [
-    ("Head.save_pretrained", "head.save_pretrained"), ("What's new, and why?", "whats-new-and-why"), ("3 parts", "parts")])
+    ("Head.save_pretrained", "head.save_pretrained"), ("What's new, and why?", "whats-new-and-why"),
+    ("3 parts", "parts")])
 def test_anchors_are_those_of_quarto(heading, anchor, monkeypatch):
     monkeypatch.syspath_prepend(root / "tools" / "site")
     assert import_module("transforms").slug(heading) == anchor
