@@ -18,7 +18,11 @@ from nbdev.showdoc import BasicMarkdownRenderer
 from processed import below_nbs, doc_base, notebooks, page_name
 
 COLAB = "https://colab.research.google.com/github"
-COMMAND = ("cli", "cli/command")  # pages where a command's name means the command
+
+
+def is_of_command(page: str) -> bool:
+    "Does the name of a command mean the command on this page, and not what the library calls so?"
+    return page.split("/")[0] == "cli"
 
 
 def modules() -> dict[str, str]:  # as in {"main_results": "rolebregman.study.main_results"}
@@ -219,7 +223,7 @@ class Reference(Processor):
         owners = [cls for cls, value in self.defined.items() if inspect.isclass(value) and name in members(value)]
         if name in self.defined: return self.page, name.lower()
         if owners: return self.page, f"{owners[0].lower()}.{name.lower()}"
-        if page in COMMAND and self.page not in COMMAND:
+        if is_of_command(page) and not is_of_command(self.page):
             symbols = NbdevLookup().entries[get_config().lib_name]["syms"]
             others = [names[f"{module}.{name}"][0] for module, names in symbols.items()
                       if not module.startswith(f"{get_config().lib_name}.cli") and f"{module}.{name}" in names]
