@@ -7,10 +7,12 @@ BIN := .venv/bin
 TORCH := torch==2.13.0
 PINNED := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 LIMIT := $(if $(shell command -v timeout),timeout 600)
+# What the published site is rendered with; .github/workflows/docs.yaml installs it.
+QUARTO := 1.7.34
 say = @printf '\n%s  %s\n' "$$(date +%H:%M:%S)" $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help study test site notebooks bench constraints clean
+.PHONY: help study test site docs quarto notebooks export bench constraints clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
@@ -38,11 +40,24 @@ test: .venv/.dev ## Check everything: notebooks in step with the library, lint, 
 site: .venv/.dev ## Render the notebooks into _site/html
 	@$(BIN)/python tools/build_site.py
 
+# nbdev_docs writes a README.md of its own, so the one that make notebooks makes comes last.
+docs: quarto .venv/.dev ## Render the notebooks into _docs with Quarto, as the published site is
+	@PYTHONPATH=tools $(BIN)/nbdev_docs
+	@$(BIN)/python tools/build_readme.py
+
 notebooks: .venv/.dev ## Execute all notebooks in place, then write the library and README.md from them
 	@$(BIN)/python tools/execute_notebooks.py $(if $(ROLEBREGMAN_MIRROR),--flags 'mirror slow')
+	@$(MAKE) --no-print-directory export
+	@$(BIN)/python tools/build_readme.py
+
+quarto:
+	@command -v quarto >/dev/null || { echo "make docs needs Quarto $(QUARTO) on the PATH; make site needs none" >&2; \
+	  exit 1; }
+
+export: .venv/.dev ## Clean the notebooks, write the library from them, and what each package hands on
 	@$(BIN)/nbdev_clean
 	@$(BIN)/nbdev_export
-	@$(BIN)/python tools/build_readme.py
+	@$(BIN)/python tools/faces.py
 
 bench: .venv/.dev ## Run the benchmarks and print the budgets (ARGS=--all for the long ones, ARGS=--report for none)
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)

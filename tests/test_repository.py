@@ -12,32 +12,53 @@ import yaml
 root = Path(__file__).resolve().parents[1]
 
 
+nbs = root / "nbs"
+processed = import_module("processed")
+order = [nbs / name for name in processed.in_order(processed.sidebar())]
+notebooks = sorted(nbs.rglob("*.ipynb"))
+name_of = dict(ids=processed.below_nbs)
+
+
 def test_sidebar_lists_every_notebook_once():
-    sidebar = yaml.safe_load((root / "nbs" / "sidebar.yml").read_text())["website"]["sidebar"]["contents"]
-    listed = [n for entry in sidebar for n in ([entry] if isinstance(entry, str) else entry["contents"])]
-    assert sorted(listed) == sorted(p.name for p in (root / "nbs").rglob("*.ipynb"))
+    assert sorted(order) == notebooks
 
 
-notebooks = sorted((root / "nbs").rglob("*.ipynb"))
+def markdown(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
 
 
-@pytest.mark.parametrize("path", [p for p in notebooks if p.name != "index.ipynb"], ids=lambda p: p.stem)
+def linked(path, text):
+    "The notebooks that a text in a notebook links to"
+    return [(path.parent / link).resolve() for link in re.findall(r"\]\((?!\w+:)([^)#\s]+\.ipynb)", text)]
+
+
+@pytest.mark.parametrize("path", [p for p in notebooks if p.name != "index.ipynb"], **name_of)
 def test_a_notebook_opens_with_what_one_learns_and_ends_with_what_follows(path):
-    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "markdown"]
-    texts = ["".join(cell["source"]) for cell in cells]
+    texts = markdown(path)
     opening = re.split(r"^## ", "\n".join(texts), flags=re.M)[0]
     assert re.search(r"\b[Yy]ou will\s+(see|learn|meet)\b", opening), "say before the first section what one learns"
-    linked = set(re.findall(r"\]\(([\w-]+\.ipynb)", texts[-1]))
-    assert linked - {path.name} and linked <= {p.name for p in notebooks}, "say at the end which notebook follows"
+    assert set(linked(path, texts[-1])) - {path}, "say at the end which notebook follows"
 
 
-@pytest.mark.parametrize("path", notebooks, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", notebooks, **name_of)
+def test_links_lead_to_notebooks_that_exist(path):
+    assert not [link for text in markdown(path) for link in linked(path, text) if link not in notebooks]
+
+
+@pytest.mark.parametrize("path, after", zip(order, order[1:]), ids=map(processed.below_nbs, order[:-1]))
+def test_next_is_what_follows_in_the_sidebar(path, after):
+    closing = re.search(r"\bNext: .*", markdown(path)[-1], re.S)
+    if closing: assert linked(path, closing[0])[:1] == [after], f"{processed.below_nbs(after)} comes next"
+
+
+@pytest.mark.parametrize("path", notebooks, **name_of)
 def test_the_first_cell_holds_only_what_nbdev_takes_from_it(path):
     first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
     assert re.fullmatch(r"# .*\n+(> .*\n?)+\s*", first), "nbdev keeps no more of it: make a cell of the rest"
 
 
-@pytest.mark.parametrize("path", notebooks, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", notebooks, **name_of)
 def test_a_notebook_shows_something_happen(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     shown = [c for c in cells if c["cell_type"] == "code" and not "".join(c["source"]).startswith("#| hide")]

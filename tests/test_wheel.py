@@ -65,8 +65,29 @@ def test_the_wheel_says_what_settings_say(empty):
     assert core == {str(r) for r in requirements("requirements")}
     extras = {key.removesuffix("_requirements") for key in config if key.endswith("_requirements")}
     assert set(re.findall(r"^Provides-Extra: (.*)$", about, re.M)) == extras
-    modules = {path.name for path in (root / "rolebregman").glob("*.py")}
-    assert {path.name for path in (empty / "rolebregman").iterdir()} == modules
+
+
+def test_the_wheel_holds_every_module_face_and_table(empty):
+    library = root / "rolebregman"
+    held = {path.relative_to(empty / "rolebregman") for path in (empty / "rolebregman").rglob("*") if path.is_file()}
+    wanted = {path.relative_to(library) for path in library.rglob("*") if path.suffix in (".py", ".pyi", ".toml")}
+    assert held == wanted and any(path.suffix == ".pyi" for path in held)
+
+
+def test_every_face_hands_on_its_names_with_the_core_alone(empty):
+    "All but what says by itself which extra it needs"
+    ran = python(empty, """
+import importlib, pkgutil
+import rolebregman
+for name in ["rolebregman"] + [f"rolebregman.{m.name}" for m in pkgutil.iter_modules(rolebregman.__path__) if m.ispkg]:
+    package = importlib.import_module(name)
+    for public in dir(package):
+        try: getattr(package, public)
+        except ImportError as error:
+            if "pip install" not in str(error): raise
+print("done")
+""")
+    assert ran.stdout.endswith("done\n"), ran.stderr
 
 
 def test_importing_a_head_takes_no_more_than_two_seconds_beyond_torch(empty):

@@ -1,4 +1,4 @@
-"What each package hands on: `__init__.pyi` of a package lists the public names of its modules, for editors and lazy_loader"
+"What each package hands on: its `__init__.pyi` lists the public names of its modules, for editors and lazy_loader"
 import ast
 import sys
 from pathlib import Path
@@ -20,16 +20,15 @@ def public_names(
 def stub(
     package: Path,  # a folder of the library
 ) -> str:
-    "What `__init__.pyi` says. Raises a `ValueError` for a name that two modules have, or that a module and a name share"
+    "What `__init__.pyi` says. Raises a `ValueError` for names that two modules have, or that a module and a name share"
     modules = sorted(path for path in package.glob("*.py") if not path.name.startswith("_"))
-    owners, lines = {path.stem: "a module" for path in modules}, []
+    owners, lines, twice = {path.stem: "a module" for path in modules}, [], []
     for path in modules:
         names = public_names(path)
-        for name in names:
-            if name in owners:
-                print(f"{path}: {name!r} is {owners[name]} of {package.name} already", file=sys.stderr)
-            owners[name] = f"a name in {path.name}"
+        twice += [f"{package.name}/{path.name}: {name!r} is {owners[name]} already" for name in names if name in owners]
+        owners |= dict.fromkeys(names, f"a name in {path.name}")
         lines += [f"from .{path.stem} import {name} as {name}" for name in names]
+    if twice: raise ValueError("\n".join(twice))
     return "\n".join([f"from . import {path.stem} as {path.stem}" for path in modules] + lines) + "\n"
 
 
@@ -37,7 +36,22 @@ def stubs() -> dict[Path, str]:  # text by file
     "The faces of all packages that have one; that of the library itself is written by hand"
     faces = sorted(get_config().lib_path.glob("*/__init__.py"))
     folders = [path.parent for path in faces if "__getattr__" in path.read_text(encoding="utf-8")]
-    return {folder / "__init__.pyi": stub(folder) for folder in folders}
+    made, problems = {}, []
+    for folder in folders:
+        try: made[folder / "__init__.pyi"] = stub(folder)
+        except ValueError as problem: problems.append(str(problem))
+    if problems: raise ValueError("\n".join([*problems, "A face hands on each name once: rename, or make private"]))
+    return made
+
+
+def faces_out_of_step() -> list[str]:  # one line for each face
+    "Which faces are not what their modules make, and what to do about it"
+    try:
+        made = stubs()
+    except ValueError as problem:
+        return [str(problem)]
+    return [f"{path.parent.name}/{path.name} is not what its modules make: run .venv/bin/python tools/faces.py"
+            for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
 
 
 @call_parse
@@ -45,7 +59,8 @@ def main(
     check: bool = False,  # write nothing; fail where a face is not what the modules make
 ):
     "Write the faces"
-    for path, text in stubs().items():
-        if path.exists() and path.read_text(encoding="utf-8") == text: continue
-        if check: sys.exit(f"{path} is not what its modules make: run .venv/bin/python tools/faces.py")
-        path.write_text(text, encoding="utf-8")
+    if check and (problems := faces_out_of_step()): sys.exit("\n".join(problems))
+    try:
+        for path, text in () if check else stubs().items(): path.write_text(text, encoding="utf-8")
+    except ValueError as problem:
+        sys.exit(str(problem))

@@ -2,7 +2,9 @@
 import json
 import re
 import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -27,36 +29,65 @@ def doc_base() -> str:
     return f"{cfg.doc_host}{cfg.doc_baseurl}/"
 
 
+def sidebar() -> list:  # names of notebooks, and sections: a `section`, which may be a notebook too, and `contents`
+    "What nbs/sidebar.yml lists"
+    path = get_config().nbs_path / "sidebar.yml"
+    return yaml.safe_load(path.read_text(encoding="utf-8"))["website"]["sidebar"]["contents"] if path.exists() else []
+
+
+def in_order(
+    contents: list,  # of `sidebar`
+) -> Iterator[str]:  # as in `heads/ranking.ipynb`
+    "The notebooks of a sidebar as a reader meets them: a chapter, then its rooms"
+    for entry in contents:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            yield from (entry["section"],) if entry["section"].endswith(".ipynb") else ()
+            yield from in_order(entry["contents"])
+
+
+def below_nbs(
+    notebook: str | Path,  # a path, in full or below nbs/
+) -> str:  # as in `heads/ranking.ipynb`
+    "The name of a notebook in nbs/sidebar.yml"
+    path = Path(notebook)
+    return (path.relative_to(get_config().nbs_path.absolute()) if path.is_absolute() else path).as_posix()
+
+
 def notebooks() -> list[Path]:
-    "The project's notebooks in number order, which is the order of their imports"
-    return sorted(nbglob(as_path=True))
+    "The project's notebooks in the order of nbs/sidebar.yml; what it does not list comes last"
+    nbs, found = get_config().nbs_path.absolute(), sorted(path.absolute() for path in nbglob(as_path=True))
+    listed = [nbs / name for name in in_order(sidebar())]
+    return [path for path in listed if path in found] + [path for path in found if path not in listed]
 
 
 def page_name(
-    notebook: str,  # file name, as in `03a_sources.ipynb`
-) -> str:  # as in `sources`
-    "Name of a notebook's page: nbdev strips the number"
-    return re.sub(r"^\d+[a-zA-Z0-9]*_", "", Path(notebook).stem.lower())
+    notebook: str | Path,  # a path below nbs/ or in full, as in `02_role_heads.ipynb` or `heads/ranking.ipynb`
+) -> str:  # as in `role_heads` or `heads/ranking`
+    "Name of a notebook's page: nbdev strips the number of a chapter"
+    path = Path(below_nbs(notebook))
+    return path.with_name(re.sub(r"^\d+[a-zA-Z0-9]*_", "", path.stem.lower())).as_posix()
 
 
 def processed(
     notebook: Path,  # a notebook of the project
-    folder: Path,  # where the processed copy may be written
 ) -> list[dict]:  # the cells that are shown
     "Cells of a notebook after nbdev's own processing: hidden cells gone, API documentation and links added"
-    copy = Path(folder) / notebook.name
-    with warnings.catch_warnings(record=True) as caught:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
+        copy = Path(folder) / notebook.name
         try:
             process((notebook, copy, FilterDefaults))
         except Exception as error:
             # Most often a cell that imports: nbdev runs it for the docs, without the cells that it builds on.
             cause = f": {error.__cause__}" if error.__cause__ else ""
             raise ValueError(f"nbdev cannot process {notebook.name} for the docs{cause}\n{error}") from error
+        cells = json.loads(copy.read_text(encoding="utf-8"))["cells"]
     for warning in caught:
         # nbdev's own: `Found cells containing imports and other code. See FAQ.`, then the cell
         said = [line for line in str(warning.message).splitlines() if line.strip("- ")]
         print(f"{notebook.name}: {' | '.join(said[:2])}", file=sys.stderr)
-    return [c for c in json.loads(copy.read_text(encoding="utf-8"))["cells"] if text(c.get("source")).strip()]
+    return [cell for cell in cells if text(cell.get("source")).strip()]
 
 
 def heading(
@@ -86,3 +117,12 @@ def outside_code(
     "Apply a function to the parts of a markdown text that are not fenced code"
     parts = re.split(r"^(```.*?^```[ \t]*$)", source, flags=re.M | re.S)
     return "".join(p if i % 2 else function(p) for i, p in enumerate(parts))
+
+
+def each_link(
+    function,  # from the path of a notebook and the fragment, `#` and all or "", to an address
+    source: str,  # markdown
+) -> str:
+    "Let links between notebooks lead elsewhere"
+    link = re.compile(r"\]\((?!\w+:)([\w./-]+\.ipynb)(#[^)\s]*)?\)")
+    return link.sub(lambda m: f"]({function(m[1], m[2] or '')})", source)

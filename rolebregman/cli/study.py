@@ -217,7 +217,7 @@ def joint(
 
 # %% ../../nbs/cli/study.ipynb #e9bb7103
 def explorer(
-    out: Annotated[Path, typer.Option(help="Folder of the page's script.")] = Path("nbs/explorer"),
+    out: Annotated[Path, typer.Option(help="Folder of the page's script.")] = Path("nbs/interpretability/explorer"),
     as_json_: Json = False,
 ):
     "Make what the interactive page needs: a small head over nouns."

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from processed import page_name
+from processed import below_nbs, notebooks, page_name
 
 from rolebregman.baselines import make_head
 from rolebregman.datasets import FetchError, from_pairs, toy_tree
@@ -21,7 +21,6 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(not chromium, reason="Chromium is not installed: apt-get install chromium")
 nbs = Path(__file__).resolve().parents[2] / "nbs"
-notebooks = sorted(p.name for p in nbs.glob("*.ipynb"))
 phone, desk = dict(width=390, height=844), dict(width=1280, height=900)
 
 
@@ -99,7 +98,7 @@ look = """async () => {
 }"""
 
 
-@pytest.mark.parametrize("notebook", notebooks)
+@pytest.mark.parametrize("notebook", map(below_nbs, notebooks()))
 def test_page_on_a_phone(open_page, address, notebook):
     seen = open_page(f"{address}/{page_name(notebook)}.html").evaluate(look)
     assert seen["heading"]
@@ -113,8 +112,8 @@ def test_page_on_a_phone(open_page, address, notebook):
 def test_search_finds_the_head(open_page, address):
     page = open_page(f"{address}/search.html?q=BregmanHead", desk)
     page.wait_for_load_state("networkidle")
-    page.locator("#search-results a[href*='heads.html']").first.click()
-    page.get_by_role("heading", level=1, name="Heads").wait_for()
+    page.locator("#search-results a[href*='role_heads.html']").first.click()
+    page.wait_for_url("**/role_heads.html*")
 
 
 # The interactive page: its script on a head of this test, which needs no data, and as it is in the site.
@@ -144,7 +143,7 @@ def toy(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("explorer")
     explorer.write_explorer_data(explorer.explorer_data(head, ds), folder)
     for name in ("explorer.js", "explorer.css"):
-        shutil.copy(nbs / "explorer" / name, folder)
+        shutil.copy(nbs / "interpretability" / "explorer" / name, folder)
     (folder / "index.html").write_text(page_source, encoding="utf-8")
     return folder, head, ds
 
@@ -245,7 +244,7 @@ def test_interactive_page_of_the_site(open_page, address):
         head, ds = load_head(explorer.explorer_folder(quiet=True) / "head"), explorer.load_nouns(quiet=True)
     except FetchError as error:
         pytest.skip(str(error).splitlines()[0])
-    page = open_page(f"{address}/explorer.html")
+    page = open_page(f"{address}/interpretability/explorer.html")
     if page.locator(".explorer-message").count():
         pytest.skip("the site was built without the words: run make site")
     drive(page, head, ds, "dog", "animal")

@@ -76,7 +76,7 @@ def test_every_name_is_on_its_page_with_a_link_to_its_source(site):
 def sources():
     "The code of the tests, and of the notebooks' cells that are run and do not only define"
     skipped = re.compile(r"^#\| *(export|exporti|exports|slow|gpu|mirror|eval: *false)\b", re.M)
-    yield from (path.read_text(encoding="utf-8") for path in (root / "tests").glob("*.py"))
+    yield from (path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*.py"))
     for path in (root / "nbs").rglob("*.ipynb"):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             source = "".join(cell["source"])

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 root = Path(__file__).resolve().parents[2]
+processed = import_module("processed")
 
 
 class Page(HTMLParser):
@@ -65,22 +66,21 @@ def test_pages_load_nothing_from_elsewhere(site, pages):
 def test_formulas_are_set_by_files_of_the_site(site, pages):
     with_formulas = [name for name in pages if "mathjax" in (site / name).read_text(encoding="utf-8")]
     assert with_formulas, "a study of a divergence has formulas"
-    assert (site / "_static" / "mathjax" / "tex-mml-chtml.js").stat().st_size > 1e6
-    assert list((site / "_static" / "mathjax").rglob("*.woff"))
+    assert (site / "_static" / "tex-mml-chtml.js").stat().st_size > 1e6
+    assert list((site / "_static" / "output" / "chtml").rglob("*.woff"))
 
 
 def test_pictures_have_alternative_text_and_captions(site):
-    images = {f"{path.name}: {m[0]}": m[0] for path in site.glob("*.html")
-              for m in re.finditer(r'<img [^>]*src="_images/[^>]*>', path.read_text(encoding="utf-8"))}
-    assert images and not [name for name, tag in images.items() if not re.search(r'alt="(?!_images)[^"]', tag)]
-    bare = [path.name for path in site.glob("*.html") if 'src="_images/' in re.sub(
+    images = {f"{path.name}: {m[0]}": m[0] for path in site.rglob("*.html")
+              for m in re.finditer(r'<img [^>]*src="(?:\.\./)*_images/[^>]*>', path.read_text(encoding="utf-8"))}
+    assert images and not [name for name, tag in images.items() if not re.search(r'alt="(?!\S*_images/)[^"]', tag)]
+    bare = [path.name for path in site.rglob("*.html") if '_images/' in re.sub(
         r"<figure((?!</figure>).)*<figcaption>.*?</figure>", "", path.read_text(encoding="utf-8"), flags=re.S)]
     assert not bare
 
 
 def test_every_notebook_has_a_page(pages):
-    page_name = import_module("processed").page_name
-    assert {f"{page_name(p.name)}.html" for p in (root / "nbs").rglob("*.ipynb")} <= set(pages)
+    assert {f"{processed.page_name(path)}.html" for path in processed.notebooks()} <= set(pages)
 
 
 def test_every_page_opens_its_notebook_in_colab(pages):
@@ -88,9 +88,39 @@ def test_every_page_opens_its_notebook_in_colab(pages):
     config.read(root / "settings.ini")
     about = config["DEFAULT"]
     base = f"https://colab.research.google.com/github/{about['user']}/{about['repo']}/blob/{about['branch']}/nbs/"
-    page_name = import_module("processed").page_name
-    for path in (root / "nbs").rglob("*.ipynb"):
-        page = pages[f"{page_name(path.name)}.html"]
-        assert [link for link in page.links if "colab" in link and "://" in link] == [base + path.name]
+    for path in processed.notebooks():
+        page = pages[f"{processed.page_name(path)}.html"]
+        assert [a for a in page.links if "colab" in a and "://" in a] == [base + processed.below_nbs(path)]
         assert any(link.endswith("#in-colab") for link in page.links), f"{path.name}: what to run there first"
     assert "in-colab" in pages["index.html"].ids
+
+
+class Sidebar(HTMLParser):
+    "How many lists each link of the sidebar lies in"
+
+    def __init__(self, path):
+        super().__init__()
+        self.inside, self.depth, self.links = False, 0, []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if tag == "nav" and "bd-links" in (attrs.get("class") or ""): self.inside = True
+        if tag == "ul": self.depth += 1
+        if tag == "a" and self.inside and (address := attrs.get("href", "#")) != "#":
+            self.links.append((address, self.depth))
+
+    def handle_endtag(self, tag):
+        if tag == "nav": self.inside = False
+        if tag == "ul": self.depth -= 1
+
+
+def test_the_sidebar_has_the_rooms_of_a_chapter_below_it(site):
+    shown = [(link, depth) for link, depth in Sidebar(site / "search.html").links if link.endswith(".html")]
+    listed = [f"{processed.page_name(name)}.html" for name in processed.in_order(processed.sidebar())]
+    assert [link for link, _ in shown if link != "index.html"] == [link for link in listed if link != "index.html"]
+    depth = dict(shown)
+    rooms = [(entry["section"], room) for part in processed.sidebar() if not isinstance(part, str)
+             for entry in part["contents"] if not isinstance(entry, str) for room in entry["contents"]]
+    assert rooms and all(depth[f"{processed.page_name(room)}.html"] == depth[f"{processed.page_name(chapter)}.html"] + 1
+                         for chapter, room in rooms)

@@ -36,7 +36,7 @@ def project(tmp_path):
     (tmp_path / "settings.ini").write_text((root / "settings.ini").read_text())
     (tmp_path / "nbs").mkdir()
     (tmp_path / "rolebregman").mkdir()
-    (tmp_path / "rolebregman" / "__init__.py").write_text((root / "rolebregman" / "__init__.py").read_text())
+    (tmp_path / "rolebregman" / "__init__.py").write_text('__version__ = "0.1.0"\n')
     return tmp_path
 
 
@@ -50,7 +50,8 @@ def run(tool, project, *args):
 index = [
     cell("markdown", "# Tiny\n\n> A small project"),
     cell("code", "#| hide\nsecret = 1"),
-    cell("markdown", "See [the study](07_main_results.ipynb#tables) and ![a picture](images/overview.png)."),
+    cell("markdown", "See [the study](07_main_results.ipynb#tables), "
+         "[ranks](heads/ranking.ipynb) and ![a picture](images/overview.png)."),
     cell("code", "1 + 1", [dict(output_type="execute_result", execution_count=None, metadata={},
                                 data={"text/plain": ["2"]})]),
     cell("code", "#| echo: false\nprint('table')", [stream("table\n")]),
@@ -65,6 +66,7 @@ def test_readme_is_what_github_shows(project):
     assert text.startswith("# Tiny\n\n> A small project\n")
     assert "secret" not in text and "print(" not in text
     assert re.search(r"\[the study\]\(https://[^)]+/main_results\.html#tables\)", text)
+    assert re.search(r"\[ranks\]\(https://[^)]+/heads/ranking\.html\)", text)
     assert "![a picture](nbs/images/overview.png)" in text
     assert "```python\n1 + 1\n```\n\n    2\n" in text
     assert "\n    table\n" in text
@@ -98,11 +100,24 @@ module = [
 ]
 
 
+room = [
+    cell("markdown", "# Pairs\n\n> A room"),
+    cell("code", "#| default_exp many.pairs"),
+    cell("code", "#| export\nfrom rolebregman.numbers import double\n\ndef twice(x): return double(x), double(x)"),
+]
+face = "import lazy_loader\n\n__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)\n"
+
+
 @pytest.fixture
 def exported(project):
     write_notebook(project / "nbs" / "00_numbers.ipynb", module)
+    (project / "nbs" / "many").mkdir()
+    write_notebook(project / "nbs" / "many" / "pairs.ipynb", room)
     for command in ("nbdev_clean", "nbdev_export"):
         subprocess.run([Path(sys.executable).parent / command], cwd=project, check=True, timeout=120)
+    (project / "rolebregman" / "many" / "__init__.py").write_text(face)
+    (project / "rolebregman" / "many" / "table.toml").write_text("one = 1\n")
+    assert run("faces.py", project).returncode == 0
     assert run("check_sync.py", project).stderr == ""
     return project
 
@@ -129,6 +144,33 @@ def test_sync_names_modules_without_notebook_and_notebooks_without_module(export
     assert checked.returncode != 0
     assert "rolebregman/left_over.py comes from no notebook" in checked.stderr
     assert "rolebregman/numbers.py is missing" in checked.stderr
+
+
+def test_sync_looks_into_packages(exported):
+    path = exported / "rolebregman" / "many" / "pairs.py"
+    path.write_text(path.read_text() + "x = 1\n")
+    (exported / "rolebregman" / "many" / "left_over.py").write_text("x = 1\n")
+    said = run("check_sync.py", exported).stderr
+    assert "rolebregman/many/pairs.py is not what its notebook exports" in said
+    assert "rolebregman/many/left_over.py comes from no notebook" in said and "table.toml" not in said
+
+
+def test_sync_and_faces_name_a_face_that_its_modules_do_not_make(exported):
+    path = exported / "rolebregman" / "many" / "__init__.pyi"
+    made = path.read_text()
+    assert made == "from . import pairs as pairs\nfrom .pairs import twice as twice\n"
+    path.write_text("from .pairs import thrice as thrice\n")
+    for checked in (run("check_sync.py", exported), run("faces.py", exported, "--check")):
+        assert checked.returncode != 0 and "many/__init__.pyi" in checked.stderr and "tools/faces.py" in checked.stderr
+    assert run("faces.py", exported).returncode == 0 and path.read_text() == made
+
+
+@pytest.mark.parametrize("names, said", [
+    ("'twice'", "'twice' is a name in pairs.py"), ("'pairs'", "'pairs' is a module")])
+def test_a_face_hands_on_each_name_once(exported, names, said):
+    (exported / "rolebregman" / "many" / "triples.py").write_text(f"__all__ = [{names}]\n")
+    written = run("faces.py", exported)
+    assert written.returncode != 0 and f"many/triples.py: {said}" in written.stderr
 
 
 # Execution
@@ -174,19 +216,14 @@ def test_execution_has_a_time_limit(project):
 # Quarto's markdown in MyST
 
 @pytest.mark.parametrize("quarto, myst", [
-    ("$$\na \\\\ b \\tag{1}\n$$", "\\begin{equation*}\na \\\\ b \\tag{1}\n\\end{equation*}"),
     ("## The law {#sec-law}", "(sec-law)=\n## The law"),
-    ("as in @sec-law, and a@sec-mail", "as in [](#sec-law), and a@sec-mail"),
-    ("$$\nx\n$$ {#eq-x}\nby @eq-x", "$$\nx\n$$ (eq-x)\nby {eq}`eq-x`"),
-    ("::: {.callout-note}\nText\n:::", ":::{note}\nText\n:::"),
-    ('::: {.callout-tip title="Try it"}\nText\n:::', ":::{admonition} Try it\n:class: tip\nText\n:::"),
+    ("as in @fig-law, and a@fig-mail", "as in [Figure 1](#fig-law), and a@fig-mail"),
     ("[heads](02_heads.ipynb#maps)", "[heads](heads.ipynb#maps)"),
-    ("[sources](03a_sources.ipynb)", "[sources](sources.ipynb)"),
-    ("Text\n\n![A tree](a.png)\n", "Text\n\n:::{figure} a.png\n:alt: A tree\n\nA tree\n:::\n"),
-    ("| 1 ± 2 |", "| 1\u00a0±\u00a02 |"),
+    ("[a](../02_heads.ipynb), [b](heads/ranking.ipynb)", "[a](../heads.ipynb), [b](heads/ranking.ipynb)"),
+    ("[elsewhere](https://a.org/02_heads.ipynb)", "[elsewhere](https://a.org/02_heads.ipynb)"),
 ])
 def test_myst(quarto, myst):
-    assert import_module("build_site").to_myst(quarto) == myst
+    assert import_module("build_site").to_myst(quarto, {"fig-law": "Figure 1"}) == myst
 
 
 def test_figures_and_tables_are_numbered_for_each_page():
@@ -204,13 +241,35 @@ def test_what_is_printed_in_columns_is_not_broken_into_lines():
     assert not import_module("build_site").in_columns(dict(outputs=[dict(text="a sentence"), table]))
 
 
-def test_punctuation_stays_with_formulas_and_names():
-    code, formula = '<code class="docutils literal">x y</code>', '<span class="math notranslate">\\(t\\)</span>'
-    link = f'<a href="q">{code}</a>'
-    html = f"<p>({link}), {formula}. {code} z</p><h4>Head.some_name<a href='#'>#</a></h4>"
-    assert import_module("build_site").kept_together(html) == (
-        f'<p><span class="kept">({link}),</span> <span class="kept">{formula}.</span> {code} z</p>'
-        "<h4>Head.<wbr>some_<wbr>name<a href='#'>#</a></h4>")
+def sphinx(folder, page):
+    "The body of a page as Sphinx renders it with our transforms, without a theme"
+    (folder / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(root / 'tools' / 'site')!r})\nfrom transforms import slug\n"
+        "extensions, html_theme = ['myst_nb', 'transforms'], 'basic'\nmyst_enable_extensions = ['dollarmath']\n"
+        "myst_heading_anchors, myst_heading_anchors_html_ids, myst_heading_slug_func = 4, True, slug\n")
+    (folder / "index.md").write_text("# Page\n\n" + page)
+    (folder / "a.png").write_bytes(b"")
+    build = [sys.executable, "-m", "sphinx", "-q", folder, folder / "html"]
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    return (folder / "html" / "index.html").read_text()
+
+
+def test_sphinx_sets_captions_tags_anchors_and_punctuation(tmp_path):
+    html = sphinx(tmp_path, "![A tree](a.png)\n\n$$\na \\\\ b \\tag{1}\n$$\n\n"
+                            "by (`x`), and [`y`](#z.a_b); $t$’s `w`\n\n## Z.a_b\n")
+    assert re.search(r'<figure.*<img alt="A tree".*<figcaption>\s*<p><span class="caption-text">A tree<', html, re.S)
+    assert "\\begin{equation*}\na \\\\ b \\tag{1}\n\\end{equation*}" in html and r"\begin{split}" not in html
+    kept = re.findall(r'<span class="kept">(.*?)(?= and| <code|</p>| <span)', html)
+    assert [re.sub("<[^>]*>", "", part) for part in kept] == ["(x),", "y;", r"\(t\)’s"]
+    assert 'id="z.a_b"' in html and 'href="#z-a-b"' in html
+
+
+@pytest.mark.parametrize("heading, anchor", [
+    ("Head.save_pretrained", "head.save_pretrained"), ("What's new, and why?", "whats-new-and-why"),
+    ("3 parts", "parts")])
+def test_anchors_are_those_of_quarto(heading, anchor, monkeypatch):
+    monkeypatch.syspath_prepend(root / "tools" / "site")
+    assert import_module("transforms").slug(heading) == anchor
 
 
 def test_code_in_markdown_is_not_translated():
@@ -218,6 +277,48 @@ def test_code_in_markdown_is_not_translated():
     assert outside_code(str.upper, "a\n```py\nb\n```\nc\n") == "A\n```py\nb\n```\nC\n"
 
 
+chapter = dict(section="01_icnn.ipynb", contents=["icnn/parts.ipynb"])
+contents = ["index.ipynb", "guides/own.ipynb", dict(section="Method", contents=["00_theory.ipynb", chapter])]
+
+
+def test_the_order_of_the_sidebar_is_that_of_a_reader():
+    assert list(import_module("processed").in_order(contents)) == [
+        "index.ipynb", "guides/own.ipynb", "00_theory.ipynb", "01_icnn.ipynb", "icnn/parts.ipynb"]
+
+
+def test_a_chapter_has_a_toctree_of_its_rooms():
+    trees = import_module("build_site").toctrees(contents)
+    assert trees["01_icnn.ipynb"] == ["```{toctree}\n:hidden:\n\n/icnn/parts\n```"]
+    assert trees["index.ipynb"] == ["```{toctree}\n:hidden:\n\n/guides/own\n```",
+                                    "```{toctree}\n:hidden:\n:caption: Method\n\n/theory\n/icnn\n```"]
+
+
 def test_a_notebook_missing_in_the_sidebar_is_an_error():
     with pytest.raises(SystemExit, match="08_new.ipynb"):
-        import_module("build_site").toctrees(["index.ipynb", "08_new.ipynb"], ["index.ipynb"])
+        import_module("build_site").translated(["index.ipynb", "08_new.ipynb"])
+
+
+# The reference
+
+class _Base:
+    def score(self): pass
+
+
+class Public(_Base):
+    def _private(self): pass
+    def save(self): pass
+
+
+def test_members_include_those_of_private_bases():
+    assert list(import_module("reference").members(Public)) == ["score", "save"]
+
+
+def test_a_link_of_the_author_holds_no_other_link():
+    reference = import_module("reference")
+    page = reference.Reference(None)
+    page.defined, page.page, page.path, page.notebooks = {}, "heads/ranking", Path("heads/ranking.ipynb"), {
+        "evaluation": "05_evaluation.ipynb", "heads/ranking": "heads/ranking.ipynb"}
+    name = f"[`compare`]({reference.doc_base()}evaluation.html#compare)"
+    ours = "[`compare`](../05_evaluation.ipynb#compare)"
+    assert page.links(f"{name}, [{name}](../x.ipynb)") == f"{ours}, [`compare`](../x.ipynb)"
+    assert page.links(f"## {name}\n```\n{name}\n```") == "## `compare`\n```\n`compare`\n```"

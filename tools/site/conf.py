@@ -1,0 +1,42 @@
+# Sphinx's settings; tools/build_site.py stages the pages in _proc/sphinx and starts it.
+# By itself: sphinx-build -c tools/site _proc/sphinx _site/html
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+from mathjax import mathjax, script  # noqa: E402
+from nbdev.config import get_config  # noqa: E402
+from transforms import slug  # noqa: E402
+
+cfg = get_config()
+pages = cfg.config_path / "_proc" / "sphinx"
+
+project = html_title = cfg.title
+author, copyright, version, language = cfg.author, cfg.copyright, cfg.version, "en"
+extensions = ["myst_nb", "sphinx_copybutton", "transforms"]
+suppress_warnings = ["myst.header", "mystnb.unknown_mime_type", "config.cache"]
+
+nb_execution_mode = "off"
+nb_render_markdown_format = "gfm"
+myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline", "deflist"]
+# A heading has the anchor that it has in Quarto, and that nbdev's links lead to: `distancehead.save_pretrained`.
+myst_heading_anchors, myst_heading_anchors_html_ids = 4, True
+myst_heading_slug_func = slug
+
+html_theme = "sphinx_book_theme"
+html_css_files = ["styles.css", "site.css"]
+html_static_path = [str(cfg.nbs_path / "styles.css"), "site.css"]
+html_extra_path = [str(pages / "extra")]
+html_favicon = str(cfg.nbs_path / "images" / "favicon.svg")
+html_context = dict(default_mode="auto")  # without it the theme complains on the console
+html_sourcelink_suffix, html_copy_source, html_show_sourcelink = "", False, False
+html_theme_options = dict(
+    repository_url=cfg.git_url, use_repository_button=True, use_download_button=False,
+    navbar_start=[], navbar_center=[], navbar_end=[], navbar_persistent=[],
+)
+
+# The sign of a transposed matrix, whose bar is a hairline that a screen may not show, as a letter
+mathjax3_config = dict(tex=dict(macros=dict(top=r"\mathsf{T}")))
+if formulas := mathjax():  # else Sphinx's default: a CDN
+    html_static_path.append(str(formulas))
+    mathjax_path = script
