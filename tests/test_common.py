@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 from rolebregman.baselines import make_head
-from rolebregman.common import compiled
+from rolebregman.common import compiled, sorted_unique
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import score_edges
 from rolebregman.training import TrainConfig, fit
@@ -58,3 +59,8 @@ def test_a_machine_that_has_no_compiler(tmp_path):
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **away})
     assert run.returncode == 0, run.stderr
     assert "running ICNN.divergence without the compiler" in run.stderr
+
+
+def test_sorted_unique_is_numpys():
+    codes = np.random.default_rng(0).integers(0, 50, 200)
+    assert np.array_equal(sorted_unique(codes), np.unique(codes)) and not len(sorted_unique(codes[:0]))

@@ -13,6 +13,7 @@ from rolebregman import evaluation
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import (
+    Comparison,
     Scores,
     compare,
     evaluate,
@@ -253,3 +254,10 @@ def test_compare_refuses_what_does_not_pair():
                                          (dict(resamples=2.5), "resamples = 2.5")])
 def test_compare_names_an_argument_out_of_its_range(wrong, says):
     with pytest.raises(ValueError, match=says): compare([1, 2], [0, 0], **wrong)
+
+
+def test_a_comparison_says_what_was_counted():
+    found = compare([3.0, 2.0, 5.0], [1.0, 2.0, 3.0])
+    assert isinstance(found, Comparison) and (found.wins, found.losses, found.seeds) == (2, 0, 3)
+    assert found.mean_difference == pytest.approx(4 / 3) and found.p_value == 0.5
+    assert str(found).startswith("+1.3333 [") and "ahead in 2 of 3 seeds, p = 0.5" in str(found)

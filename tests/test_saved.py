@@ -26,7 +26,7 @@ def test_heads(name, tmp_path):
     again = load_head(head.save_pretrained(tmp_path))
     assert type(again) is type(head) and again.config == head.config
     about = json.loads((tmp_path / "config.json").read_text())
-    assert about["module"] in ("rolebregman.heads", "rolebregman.baselines"), "the face's name, which outlives its rooms"
+    assert about["module"] in ("rolebregman.heads", "rolebregman.baselines"), "of the face, which outlives its rooms"
 
 
 def test_index(tmp_path):

@@ -12,7 +12,19 @@ from rolebregman.baselines import HEADS, make_head
 from rolebregman.common import named_generator
 from rolebregman.datasets import DirectedDataset, toy_tree
 from rolebregman.evaluation import NegativeSampler, evaluate, filtered_ranks, preference_rate, score_edges
-from rolebregman.training import TrainConfig, batch_losses, direction_loss, encode_sides, fit, rank_loss, softmax_loss
+from rolebregman.heads import BregmanHead
+from rolebregman.training import (
+    History,
+    TrainConfig,
+    batch_losses,
+    direction_loss,
+    encode_sides,
+    fit,
+    make_step,
+    on_device,
+    rank_loss,
+    softmax_loss,
+)
 
 FAST = TrainConfig(batch_size=64, lr=1e-2, epochs=4)
 
@@ -312,3 +324,25 @@ def test_a_symmetric_head_ties_to_the_last_bit_at_every_place_of_a_batch(name):
         features, rows = torch.randn(200, 24), torch.randint(200, (pairs, 2))
         forward, reverse, _ = score_edges(head, features, rows, rows[:, :1])
         assert torch.equal(forward, reverse), pairs
+
+
+def test_a_step_of_training_lowers_the_loss_and_repeats_itself():
+    ds, batch = toy_tree(3, 2, 8), torch.arange(8)
+    runs = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        step = make_step(BregmanHead(8), ds, TrainConfig(lr=0.01), sampler=NegativeSampler(ds))
+        runs.append(torch.stack([step(batch) for _ in range(60)]))
+    assert torch.equal(*runs) and runs[0].shape == (60, 2)
+    assert runs[0][-10:].sum() < 0.8 * runs[0][:10].sum()
+
+
+def test_features_stay_where_they_are_for_a_head_on_the_cpu():
+    features = np.ones((2, 3), np.float32)
+    assert on_device(features, BregmanHead(3)) is features
+
+
+def test_the_best_epoch_is_the_first_with_the_highest_score():
+    history = History(TrainConfig())
+    for epoch, right in enumerate((0.5, 0.9, 0.9, 0.7)): history.add(epoch, 1.0, 0.0, right, float("nan"))
+    assert history.best_epoch == 1 and len(history) == 3 and history.table["score"].tolist() == [0.5, 0.9, 0.9, 0.7]

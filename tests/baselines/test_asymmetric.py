@@ -5,7 +5,7 @@ import pytest
 import torch
 from baselines.rivals import CASES, F64, D, close, moved, points, standardized
 
-from rolebregman.baselines import IQE, TransE, WideNorm, union_length
+from rolebregman.baselines import IQE, TransE, WideNorm, maxmean, union_length
 
 each_quasimetric = pytest.mark.parametrize("case", [c for c in CASES if c.startswith(("iqe", "wide_norm"))])
 
@@ -72,3 +72,8 @@ def test_errors_name_what_was_found():
     with pytest.raises(ValueError, match="hidden -1"): WideNorm(D, hidden=-1)
     with pytest.raises(ValueError, match="found 0"): IQE(D, size=0)
     with pytest.raises(ValueError, match="found 3"): TransE(D, norm=3)
+
+
+def test_maxmean_goes_from_the_mean_to_the_maximum():
+    d = torch.tensor([1.0, 2.0, 6.0])
+    assert [maxmean(d, torch.tensor(m)).item() for m in (-100.0, 0.0, 100.0)] == [3, 4.5, 6]

@@ -4,7 +4,7 @@ import torch
 from baselines.rivals import CASES, F64, D, close, moved, points
 from scipy.special import logsumexp, rel_entr
 
-from rolebregman.baselines import MaxAffineBregman, softmax_kl
+from rolebregman.baselines import MaxAffineBregman, floored, log_kl, softmax_kl
 from rolebregman.theory import bregman_divergence
 
 
@@ -40,3 +40,14 @@ def test_pieces_in_common_are_at_distance_zero():
 
 def test_errors_name_what_was_found():
     with pytest.raises(ValueError, match="-1"): MaxAffineBregman(D, temperature=-1)
+
+
+def test_log_kl_is_the_kullback_leibler_divergence():
+    u, v = torch.randn(2, 4, 5, dtype=torch.float64).log_softmax(-1)
+    wanted = torch.nn.functional.kl_div(u, v, reduction="none", log_target=True).sum(-1)
+    assert torch.allclose(log_kl(u, floored(v)), wanted) and log_kl(u, u).abs().max() == 0
+
+
+def test_floored_keeps_what_is_a_normal_number():
+    v = torch.tensor([0.0, -5.0, -77.0, -1e4])
+    assert torch.equal(floored(v)[:3], v[:3]) and floored(v).exp().min() >= torch.finfo(v.dtype).tiny

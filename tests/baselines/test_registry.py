@@ -9,8 +9,8 @@ import pytest
 import torch
 from baselines.rivals import CASES, F32, F64, PEERS, D, close, moved, points
 
-from rolebregman.baselines import GROUPS, HEADS, EntailmentCones, heads_of_group, make_head
-from rolebregman.heads import BregmanHead, DistanceHead, load_head
+from rolebregman.baselines import GROUPS, HEADS, EntailmentCones, Entry, heads_of_group, make_head
+from rolebregman.heads import BregmanHead, DistanceHead, SharedMap, load_head
 
 root = Path(__file__).resolve().parents[2]
 each_case = pytest.mark.parametrize("case", CASES)
@@ -173,3 +173,17 @@ def test_directions_differ(case):
     head = moved(case)
     gap = head.gap(points(200), points(200, seed=1)).abs()
     assert (gap > 1e-6).double().mean() > (0.6 if "hard" in case else 0.9)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_line_of_the_registry_makes_the_head_that_it_describes(name):
+    entry = HEADS[name]
+    head = make_head(name, dim=64)
+    assert isinstance(entry, Entry) and type(head) is entry.head and entry.about
+    assert head.config.items() >= entry.config.items()
+
+
+@pytest.mark.parametrize("name", [n for n in heads_of_group("peer") if HEADS[n].head.source is SharedMap.source])
+def test_a_shared_map_treats_both_items_alike(name):
+    head, x = make_head(name, 4), torch.randn(3, 4)
+    assert torch.equal(head.encode_source(x), head.encode_target(x))

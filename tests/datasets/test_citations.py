@@ -10,6 +10,7 @@ import pytest
 
 from rolebregman.datasets import (
     CITATIONS,
+    CitationGraph,
     FetchError,
     bag_of_words,
     citations,
@@ -253,3 +254,11 @@ def test_cora_cites_lists_cited_then_citing(real):
 
 def test_every_graph_is_known():
     assert list(CITATIONS) == ["cora", "citeseer", "cora_ml"]
+
+
+def test_a_citation_graph_is_as_in_its_files(tmp_path):
+    (tmp_path / "tiny.content").write_text("a\t1\t0\tmath\nb\t0\t1\tart\n")
+    (tmp_path / "tiny.cites").write_text("a\tb\n")  # cited, citing
+    graph = read_linqs(tmp_path, "tiny")
+    assert isinstance(graph, CitationGraph) and graph.edges.tolist() == [[1, 0]]
+    assert graph.words.toarray().tolist() == [[1, 0], [0, 1]] and graph.topics == ["math", "art"]

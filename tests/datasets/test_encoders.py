@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rolebregman.datasets import FetchError, VectorCache, encode_texts, fetch
+from rolebregman.datasets import FetchError, VectorCache, check_vectors, encode_texts, fetch
 
 
 @pytest.fixture(autouse=True)
@@ -222,3 +222,12 @@ def test_the_model_gives_what_its_own_library_gives_with_any_number_of_threads(b
 def test_related_terms_are_nearer_than_unrelated_ones(bert):
     a, b, c = encode_texts(["plasma membrane", "membrane", "a recipe for apple cake"], cache=False, quiet=True)
     assert a @ b > 0.5 > 0.3 > a @ c
+
+
+@pytest.mark.parametrize("vectors, words", [
+    ([[1, 2]], "shape (1, 2) for 2 texts"), ([[1, np.inf], [1, 1]], "text 0 ('ape') is not finite, 1 such of 2"),
+    ([[1, 1], [0, 0]], "text 1 ('bee') is zero everywhere")])
+def test_an_encoder_that_fails_is_told_on(vectors, words):
+    assert check_vectors([[1, 2], [3, 4]], ["ape", "bee"], "mine").dtype == np.float32
+    with pytest.raises(ValueError) as error: check_vectors(vectors, ["ape", "bee"], "mine")
+    assert "mine: " in str(error.value) and words in str(error.value)

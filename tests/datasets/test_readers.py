@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rolebregman.datasets import read_pairs, read_scores, read_table, read_texts, read_vectors
+from rolebregman.datasets import faults_named, read_pairs, read_scores, read_table, read_texts, read_vectors
 
 
 def pairs_of(edges):
@@ -323,3 +323,9 @@ def test_a_table_of_text_may_hold_more_than_ids_and_coordinates(tmp_path):
     assert read(",0,1\na,1.5,2\nb,3,4\n") == ([[1.5, 2.0], [3.0, 4.0]], ["a", "b"])  # DataFrame.to_csv
     assert read(",0,1\n0,1.5,2.5\n1,3,4\n") == ([[1.5, 2.5], [3.0, 4.0]], ["0", "1"])
     assert read("x,y\n1,2\n2,3\n") == ([[1.0, 2.0], [2.0, 3.0]], ["0", "1"])  # whole numbers all
+
+
+def test_faults_of_a_file_carry_its_name():
+    with pytest.raises(ValueError, match="a.txt is not UTF-8 text: byte 0xff"), faults_named("a.txt"): b"\xff".decode()
+    with pytest.raises(ValueError, match="a.gz is damaged or cut off"), faults_named("a.gz"): raise EOFError("end")
+    with pytest.raises(KeyError), faults_named("a.txt"): {}["passes"]

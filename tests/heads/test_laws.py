@@ -477,3 +477,12 @@ def test_every_head_scores_in_half_precision(name, dtype):
         exact = head(x, y)
         rough = head.to(dtype)(x.to(dtype), y.to(dtype)).float()
     assert torch.allclose(rough, exact, rtol=0.1, atol=0.1 * float(exact.abs().max()))
+
+
+@pytest.mark.parametrize("name", [name for name, entry in HEADS.items() if entry.head.product_form])
+def test_the_two_parts_of_a_product_form_make_the_distance(name):
+    head = make_head(name, dim=4).double()
+    u, v = head.encode_source(torch.randn(5, 4)), head.encode_target(torch.randn(3, 4))
+    (s, s_bias), (t, t_bias) = head.source_form(u, v.mean(0)), head.target_form(v, v.mean(0))
+    found = head.from_form(s_bias[:, None] + t_bias - s @ t.T)
+    assert torch.allclose(found, head.compare(u[:, None], v), atol=1e-10)

@@ -7,7 +7,7 @@ import torch
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.common import out_of_memory
-from rolebregman.heads import BregmanHead, Candidates, encode_rows
+from rolebregman.heads import BregmanHead, Candidates, encode_rows, robust_centre, target_forms
 
 
 def exact_ranks(head, u, v, own, out=()):
@@ -184,3 +184,18 @@ def test_rows_are_encoded_as_they_are_and_a_file_is_read_where_needed(tmp_path):
         assert found.dtype == torch.float32
         assert found.numpy() == pytest.approx(head.encode_target(items[rows].astype(np.float32)).numpy(), rel=1e-5)
     assert encode_rows(head.encode_source, mapped, []).shape == (0, 4)
+
+
+def test_the_centre_is_not_moved_by_an_outlier():
+    targets = torch.tensor([[1.0], [2.0], [1e9]])
+    assert robust_centre(targets).tolist() == [2] and robust_centre(targets).dtype == torch.float64
+
+
+def test_what_is_laid_out_is_the_form_rounded_once():
+    head, targets = BregmanHead(4), torch.randn(9, 4)
+    fine, centre = BregmanHead(4).double(), robust_centre(targets)
+    fine.load_state_dict(head.state_dict())
+    vectors, bias, norms = target_forms(fine, targets, centre, block=4)
+    wanted = fine.target_form(targets.double(), centre)
+    assert torch.equal(vectors, wanted[0].float()) and torch.equal(bias, wanted[1].float())
+    assert torch.equal(norms, wanted[0].norm(dim=1).float())

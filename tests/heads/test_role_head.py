@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
+from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, RoleMap
 
 D = 6  # width of the embeddings
 F32, F64 = torch.float32, torch.float64
@@ -100,3 +100,10 @@ def test_constructor_errors_name_expected_and_found(change, message):
     (dict(dim=8.0), "dim must be a whole number .* found 8.0"), (dict(dim=8, hidden=16), "widths as .*, found 16")])
 def test_arguments_of_the_wrong_kind_are_named(arguments, message):
     with pytest.raises(ValueError, match=message): BregmanHead(**arguments)
+
+
+def test_a_role_map_without_a_start_is_the_identity_with_coordinates_behind():
+    map = RoleMap(3, 3, "residual", None, rank=2, extra=2)
+    x = torch.randn(5, 3)
+    assert torch.equal(map(x)[:, :3], x) and map(x).shape == (5, 5)
+    assert torch.equal(RoleMap(3, 2, "linear", torch.eye(2, 3), 2, 0)(x), x[:, :2])

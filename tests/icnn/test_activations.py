@@ -1,5 +1,6 @@
 "Value, slope, increment and remainder of the activations against 80 digits, and their derivatives against differences"
 from functools import cache
+from math import log
 
 import mpmath as mp
 import pytest
@@ -7,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolebregman.icnn import ACTIVATIONS
+from rolebregman.icnn import ACTIVATIONS, Activation, Layer, Partials, Softplus, Squareplus
 
 F32, F64 = torch.float32, torch.float64
 each_activation = pytest.mark.parametrize("name", ACTIVATIONS)
@@ -170,3 +171,23 @@ def test_derivatives_of_the_terms_by_differences(name):
     for f in (s.value, s.slope):
         assert torch.autograd.gradcheck(f, (b,), check_forward_ad=True)
         assert torch.autograd.gradgradcheck(f, (b,))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS.values())
+def test_formulas_of_an_activation_agree_with_their_definitions(activation):
+    b, t = torch.randn(2, 50, dtype=torch.float64)
+    s = activation.value_formula
+    slope = lambda a: torch.func.vmap(torch.func.grad(s))(a)
+    layer, partials = activation.layer_formula(b, t), activation.partials_formula(b, t)
+    wanted = Layer(s(b), slope(b), s(b + t) - s(b), s(b + t) - s(b) - slope(b) * t)
+    change, curvature = slope(b + t) - slope(b), activation.curvature(b)
+    for found, right in zip(layer, wanted): assert torch.allclose(found, right)
+    for found, right in zip(partials, Partials(slope(b), curvature, slope(b + t), change, change - curvature * t)):
+        assert torch.allclose(found, right)
+
+
+def test_values_of_the_activations_at_zero():
+    zero = torch.zeros(())
+    assert Squareplus.value(zero) == 1 and Softplus.value(zero) == pytest.approx(log(2))
+    assert Squareplus.slope(zero) == Softplus.slope(zero) == 0.5
+    assert issubclass(Squareplus, Activation) and issubclass(Softplus, Activation)

@@ -11,6 +11,7 @@ from rolebregman.datasets import toy_tree
 from rolebregman.heads import BregmanHead
 from rolebregman.icnn import ICNN
 from rolebregman.interpretability import (
+    Explanation,
     explain,
     extreme_pairs,
     gap_parts,
@@ -220,3 +221,10 @@ def test_pictures(head, tree):
     assert len(level_figure(flat, tree, tree.edges["test"][0]).axes) == 3
     with pytest.raises(ValueError, match=f"two dimensions.*has {tree.dim}"): level_figure(head, tree, (0, 1))
     assert len(spectrum_figure({"a": (head, tree.features[:5]), "b": (flat, tree.features[:5])}).axes[0].lines) == 3
+
+
+def test_an_explanation_holds_both_distances():
+    head, x, y = BregmanHead(3), torch.randn(3), torch.randn(3)
+    found = explain(head, x, y)
+    assert isinstance(found, Explanation)
+    with torch.no_grad(): assert found.forward == pytest.approx(head(x, y).item(), rel=1e-5)

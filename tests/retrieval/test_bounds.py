@@ -9,7 +9,7 @@ from retrieval.brute_force import D, agree
 from rolebregman.baselines import make_head
 from rolebregman.heads import BregmanHead
 from rolebregman.icnn import ACTIVATIONS
-from rolebregman.retrieval import Nearest, TargetIndex, fingerprint
+from rolebregman.retrieval import Nearest, TargetIndex, as_array, as_numbers, check_rows, fingerprint
 
 
 def turned(weights):
@@ -109,3 +109,19 @@ def test_a_class_that_has_moved_is_the_same_class():
     torch.manual_seed(0)
     assert names["rolebregman.heads"] == names["rolebregman.heads.another_room"] == fingerprint(BregmanHead(D))
     assert len(set(names.values())) == 3
+
+
+def test_anything_becomes_an_array_or_numbers():
+    assert as_array(torch.ones(2, requires_grad=True), "X").tolist() == [1, 1]
+    swapped = np.arange(3.0).astype(">f8")[::-1]
+    assert as_numbers(swapped, "X").tolist() == [2, 1, 0]
+    with pytest.raises(ValueError, match="Y: expected real numbers, found complex"): as_numbers([1j], "Y")
+    with pytest.raises(ValueError, match="X: "): as_array([[1], [1, 2]], "X")
+
+
+@pytest.mark.parametrize("bad, words", [(torch.nan, "row 12 holds a NaN"), (1e20, r"row 12 is too far out \(1e\+20\)")])
+def test_the_first_bad_row_is_named(bad, words):
+    x = torch.zeros(5, 2)
+    check_rows(x, "Y", 10, "leave it out")
+    x[2, 1] = x[4, 0] = bad
+    with pytest.raises(ValueError, match=f"Y: {words}.*; leave it out"): check_rows(x, "Y", 10, "leave it out")

@@ -127,3 +127,30 @@ def test_faiss_is_asked_as_before_where_another_library_has_replaced_its_methods
     assert (rows % 2 == 0).all() and faiss.contrib.torch_utils
     with torch.inference_mode(): own = head(Y[:5, None], Y[rows])
     assert torch.allclose(distances, own, rtol=1e-5)
+
+
+@pytest.fixture(params=["role_bregman", "bilinear"])
+def index(request):
+    pytest.importorskip("faiss", reason="FAISS is an extra")
+    return TargetIndex(make_head(request.param, dim=6), torch.randn(300, 6), "faiss", factory="Flat")
+
+
+@torch.no_grad()
+def test_scan_products_and_engine_find_the_same(index):
+    q, only = index.encode_query(torch.randn(4, 6)), torch.arange(0, 300, 2)
+    out = torch.tensor([0, 3]), torch.tensor([7, 9])  # places among the items that count
+    nothing = torch.zeros(2, 0, dtype=torch.int64).unbind()
+    for k, which, leave in ((5, None, nothing), (5, None, out), (3, only, out)):
+        wanted = index.by_scan(q, k, which, leave)
+        for find in (index.by_products, index.by_engine):
+            for found, right in zip(find(q, k, which, leave), wanted): assert torch.allclose(found, right, atol=1e-5)
+
+
+@torch.no_grad()
+def test_tiles_are_bounds_of_the_distance_and_infinite_where_left_out(index):
+    q = index.encode_query(torch.randn(4, 6))
+    out, d = (torch.tensor([1]), torch.tensor([20])), index.compare_all(q, index.items)
+    for start, lower in index.tiles(index.query_rows(q)[0], None, out):
+        if start <= 20 < start + len(lower): assert lower[20 - start, 1] == torch.inf
+        order = lower[:, 0].argsort()
+        assert (d[0, start + order].diff() > -1e-4).all(), "bounds come in the order of the distances"

@@ -12,7 +12,7 @@ from retrieval.brute_force import SIDES, D
 
 from rolebregman.baselines import make_head
 from rolebregman.heads import load_head
-from rolebregman.retrieval import SourceIndex, TargetIndex, index, write_part
+from rolebregman.retrieval import SourceIndex, TargetIndex, flush_to_disk, index, read_description, write_part
 
 
 @pytest.mark.parametrize("name", ["role_bregman", "mlp"])
@@ -241,3 +241,18 @@ def test_a_head_that_was_changed_beside_its_index_is_noticed(tmp_path):
     beside = next(index.save(tmp_path).glob("head-*"))
     make_head("role_bregman", dim=D).save_pretrained(beside)
     with pytest.raises(ValueError, match="made by another head"): TargetIndex.load(tmp_path)
+
+
+def test_what_is_written_is_on_disk_before_the_file_is_closed(tmp_path):
+    with open(tmp_path / "a", "wb") as file:
+        file.write(b"all")
+        flush_to_disk(file)
+        assert (tmp_path / "a").read_bytes() == b"all"
+
+
+def test_a_saved_index_says_what_it_is(tmp_path):
+    TargetIndex(make_head("euclidean", dim=3), torch.randn(5, 3)).save(tmp_path)
+    about = read_description(tmp_path / "index.json")
+    assert about == json.loads((tmp_path / "index.json").read_text())
+    (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(ValueError, match="index.json is damaged"): read_description(tmp_path / "index.json")

@@ -74,3 +74,15 @@ def test_out_of_memory_halves_the_block_and_says_so(name, way, error, monkeypatc
     assert caplog.text.count("out of memory: the search goes on in blocks of") == 6  # 512, 256, ..., 8
     monkeypatch.setattr(Nearest, way, lambda *_: (_ for _ in ()).throw(RuntimeError("something else")))
     with pytest.raises(RuntimeError, match="something else"): index.search(X, 5)
+
+
+def test_candidates_that_are_left_out_become_minus_one():
+    j, out = torch.tensor([[0, 2, -1], [2, 1, 0]]), (torch.tensor([1, 0]), torch.tensor([2, 0]))
+    assert Nearest(make_head("euclidean", dim=2)).leave_out(j, 3, out).tolist() == [[-1, 2, -1], [-1, 1, 0]]
+
+
+def test_a_head_that_has_changed_is_noticed():
+    near = Nearest(head := BregmanHead(3))
+    near.check_head()
+    with torch.no_grad(): next(head.parameters()).add_(1)
+    with pytest.raises(ValueError, match="make the index anew"): near.check_head()

@@ -4,6 +4,8 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from matplotlib.colors import to_hex
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
@@ -29,6 +31,7 @@ from rolebregman.study import (
     gap_tasks,
     gaps,
     gaps_beside_paper,
+    judged_figure,
     measure_gaps,
     open_dataset,
     run_gaps,
@@ -135,3 +138,14 @@ def test_celery_and_food(real):
     why = explain(head, *ds.features[rows])
     assert (found["case_forward"], found["case_reverse"]) == pytest.approx((why.forward, why.reverse), rel=1e-4)
     assert -1 <= found["rho_gap_positive"] <= 1 and found["rho_gap"] > 0
+
+
+def test_a_point_of_the_figure_of_judged_pairs_is_a_pair(judged):
+    head = BregmanHead(6)
+    ax, = judged_figure(judged, head).axes
+    points = np.concatenate([c.get_offsets() for c in ax.collections])
+    x, y = (torch.tensor(judged.features[judged.graded[end]]) for end in ("source", "target"))
+    with torch.no_grad(): wanted = np.stack([judged.graded["score"], head.gap(x, y)], 1)
+    assert np.allclose(np.sort(points, 0), np.sort(wanted, 0), atol=1e-5)
+    assert [len(c.get_offsets()) for c in ax.collections] == [2, 1, 1], "hypernyms, their reversals, neither"
+    assert len({to_hex(c.get_facecolor()[0]) for c in ax.collections}) == 3

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rolebregman.baselines import make_head
 from rolebregman.study import (
     DATASETS,
     GRADED,
     SCALES,
+    Graded,
     Scale,
     Store,
     Task,
@@ -113,3 +115,8 @@ def test_committed_rows_are_those_that_the_command_would_make(name, scale):
         settings = chosen_settings(results / "chosen.json", row.dataset, row.head)
         assert Task(row.dataset, row.head, row.seed, scale, **settings).config == row.config, row
     assert len(found)
+
+
+def test_graded_fits_are_measured_by_rank_correlation(judged):
+    rho = Graded("hyperlex/random", "euclidean", 0).measure(make_head("euclidean", dim=6), judged)
+    assert set(rho) == set(GRADED) and rho["all"] == pytest.approx(1)

@@ -1,0 +1,17 @@
+"What tests of the study share"
+import numpy as np
+import pandas as pd
+import pytest
+
+from rolebregman.datasets import DirectedDataset, toy_tree
+
+
+@pytest.fixture
+def judged():
+    "Four pairs with scores of annotators that are made of the squared distance"
+    ds = toy_tree(3, 2, 6)
+    pairs = np.array([[1, 0], [0, 1], [4, 2], [5, 6]])
+    near = -np.square(ds.features[pairs[:, 0]] - ds.features[pairs[:, 1]]).sum(1)
+    graded = pd.DataFrame(dict(source=pairs[:, 0], target=pairs[:, 1], score=near, pos=list("NNVV"), random="test",
+                               lexical="test", split="test", type=["hyp-1", "r-hyp-2", "ant", "hyp-3"]))
+    return DirectedDataset("judged", ds.features, ds.nodes, ds.edges, graded=graded)
