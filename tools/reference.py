@@ -52,10 +52,9 @@ def members(cls: type) -> dict:  # functions by name
 
 
 def definitions(module: ModuleType) -> dict:  # classes and functions by name
-    "The public classes and functions that a module defines itself"
-    named = {name: getattr(module, name) for name in module.__all__}
-    return {name: value for name, value in named.items()
-            if callable(value) and getattr(value, "__module__", "") == module.__name__}
+    "The public classes and functions that a module defines itself; what a face would load is left alone"
+    return {name: value for name in module.__all__ if callable(value := vars(module).get(name))
+            and getattr(value, "__module__", "") == module.__name__}
 
 
 def _comments(lines: list[str], nodes: list) -> dict[str, str]:  # by the name that is assigned
