@@ -75,7 +75,7 @@ def carry_out(
 @command(study, "rolebregman study", "rolebregman study --datasets hyperlex/random --heads role_bregman,mlp --seeds 3",
          "rolebregman study --scale paper --jobs 2 --out runs/paper", default=True)
 def main_study(
-    context: typer.Context,
+    context: typer.Context,  # says which sub-command was typed
     datasets: Annotated[str, typer.Option(help="Names with commas between; the scale's by default.")] = "",
     heads: Annotated[str, typer.Option(help="Names with commas between; all by default.")] = "",
     seeds: Annotated[int, typer.Option(min=0, help="How many seeds; the scale's number by default.")] = 0,

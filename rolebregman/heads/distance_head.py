@@ -155,11 +155,11 @@ class _Encoding(_Interface):
         return self.standardizer(x).to(like.dtype)
 
     def encode_source(self, x: Tensor) -> Tensor:
-        "Standardise raw embeddings, then `source`: `(..., d) -> (..., k)`"
+        "Standardise raw embeddings `x`, then `source`: `(..., d) -> (..., k)`"
         return self.source(self.standardized(x, "x"))
 
     def encode_target(self, y: Tensor) -> Tensor:
-        "Standardise raw embeddings, then `target`: `(..., d) -> (..., k)`"
+        "Standardise raw embeddings `y`, then `target`: `(..., d) -> (..., k)`"
         return self.target(self.standardized(y, "y"))
 
     def fit_standardizer(

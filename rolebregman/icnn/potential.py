@@ -158,7 +158,7 @@ class _Gradient(_Divergence):
         self,
         v: Tensor,  # (..., k)
         layers: list[tuple],  # From `layers_and_output`
-        out: Tensor,  # w, likewise
+        out: Tensor,  # w, (n_L,), likewise
     ) -> list[tuple]:  # (a_l, s'(a_l), g_l) of each layer, each (..., n_l), from the last to the first
         "From the output to the input: argument, slope, and the derivative of the potential in the layer's units"
         g, found = out, []

@@ -89,8 +89,8 @@ def read_filter(
 # %% ../../nbs/retrieval/filters.ipynb #7e4a0d0d
 def check_count(
     k,  # How many are wanted of each query
-    only: Tensor | None,  # From `read_filter`
-    out: tuple[Tensor, Tensor],  # From `read_filter`
+    only: Tensor | None,  # Items that count, int64 (c,), from `read_filter`
+    out: tuple[Tensor, Tensor],  # Pairs that do not, (p,) each, from `read_filter`
     m: int,  # Number of items
     kind: str = "item",  # What an error calls them
 ):

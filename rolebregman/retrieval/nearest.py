@@ -43,8 +43,11 @@ class _Measured(BoundedItems):
         "How much is computed at once"
         return _CPU if self.device.type == "cpu" else _GPU
 
-    def check_distances(self, d: Tensor):
-        "Raise `ValueError` where one of the distances `d` is not finite"
+    def check_distances(
+        self,
+        d: Tensor,  # distances, (...)
+    ):
+        "Raise `ValueError` where one of the distances is not finite"
         if d.isfinite().all(): return
         raise ValueError(f"{type(self.head).__name__} gives a distance that is not finite; nothing is ranked by it. "
                          "Train with a lower lr, or look for extreme values in the embeddings")

@@ -180,3 +180,17 @@ def test_a_config_that_does_not_fit_the_weights_is_refused(tmp_path, change, mes
     about = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(about | change))
     with pytest.raises(ValueError, match=message): load_head(tmp_path)
+
+
+def test_no_more_pairs_are_compared_at_once_than_fit_a_cache():
+    class Counting(BregmanHead):
+        def compare(self, u, v):
+            found = super().compare(u, v)
+            sizes.append(found.numel())
+            return found
+
+    sizes, head = [], Counting(3, hidden=(4,))
+    X = torch.randn(2 * head.pairs_at_once + 5, 3)
+    head.score(X, X)
+    head.pairwise(X[:30], X[:300])
+    assert max(sizes) <= head.pairs_at_once and sizes[0] == head.pairs_at_once and sum(sizes) == len(X) + 30 * 300

@@ -7,7 +7,7 @@ import torch
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.common import out_of_memory
-from rolebregman.heads import BregmanHead, Candidates, encode_rows, robust_centre, target_forms
+from rolebregman.heads import BregmanHead, Candidates, encode_rows, gather_rows, robust_centre, target_forms
 
 
 def exact_ranks(head, u, v, own, out=()):
@@ -199,3 +199,12 @@ def test_what_is_laid_out_is_the_form_rounded_once():
     wanted = fine.target_form(targets.double(), centre)
     assert torch.equal(vectors, wanted[0].float()) and torch.equal(bias, wanted[1].float())
     assert torch.equal(norms, wanted[0].norm(dim=1).float())
+
+
+@pytest.mark.parametrize("kind", ["tensor", "array", "memory-mapped"])
+def test_rows_are_gathered_in_the_order_asked_for(kind, tmp_path):
+    table, rows = torch.randn(7, 3), torch.tensor([5, 0, 5, 6])
+    np.save(tmp_path / "table.npy", table.numpy())
+    mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
+    given = {"tensor": table, "array": table.numpy(), "memory-mapped": mapped}[kind]
+    assert torch.equal(gather_rows(given, rows), table[rows])

@@ -6,7 +6,7 @@ import torch
 from retrieval.brute_force import FORMS, D, agree, distances_of
 
 from rolebregman.baselines import make_head
-from rolebregman.retrieval import TargetIndex
+from rolebregman.retrieval import Faiss, TargetIndex
 
 
 @pytest.mark.parametrize("factory, tune", [("Flat", ""), ("IVF20,Flat", "nprobe=20"), ("HNSW16", "efSearch=500"),
@@ -154,3 +154,13 @@ def test_tiles_are_bounds_of_the_distance_and_infinite_where_left_out(index):
         if start <= 20 < start + len(lower): assert lower[20 - start, 1] == torch.inf
         order = lower[:, 0].argsort()
         assert (d[0, start + order].diff() > -1e-4).all(), "bounds come in the order of the distances"
+
+
+def test_an_engine_made_of_what_was_saved_of_it_finds_the_same(index):
+    engine = index.engine
+    again = Faiss.from_saved(engine.name, engine.index, engine.serial.numpy(), engine.scale, engine.floor)
+    q = index.encode_query(torch.randn(4, 6))
+    wanted = index.by_engine(q, 5, None, torch.zeros(2, 0, dtype=torch.int64).unbind())
+    index.engine = again
+    found = index.by_engine(q, 5, None, torch.zeros(2, 0, dtype=torch.int64).unbind())
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted)) and not again.worn

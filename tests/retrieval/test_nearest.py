@@ -86,3 +86,11 @@ def test_a_head_that_has_changed_is_noticed():
     near.check_head()
     with torch.no_grad(): next(head.parameters()).add_(1)
     with pytest.raises(ValueError, match="make the index anew"): near.check_head()
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_distance_that_is_no_number_ranks_nothing(value):
+    near = Nearest(make_head("euclidean", dim=2))
+    near.check_distances(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="Euclidean gives a distance that is not finite; nothing is ranked by it"):
+        near.check_distances(torch.tensor([[0.0, value]]))

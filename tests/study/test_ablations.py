@@ -30,6 +30,7 @@ from rolebregman.study import (
     Variant,
     ablation_rows,
     curve_figure,
+    dataset_panels,
     differences_figure,
     fit_and_evaluate,
     nearest_loss,
@@ -328,3 +329,9 @@ def test_committed_bases_are_the_rows_of_the_main_study():
         base = ablation_rows(results / f"{name}.csv").query("panel == 'base'")
         both = base.merge(theirs, on=KEY)
         for metric in PANEL_METRICS: assert np.allclose(both[f"{metric}_x"], both[f"{metric}_y"], atol=1e-9)
+
+
+def test_panels_of_a_dataset_and_datasets_of_a_panel_are_one_table():
+    for dataset in panel_datasets("ours"):
+        assert {panel for panel in PANELS if dataset in panel_datasets(panel)} >= set(dataset_panels(dataset))
+        assert all(dataset in panel_datasets(panel) for panel in dataset_panels(dataset))

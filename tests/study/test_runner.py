@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rolebregman.baselines import HEADS
-from rolebregman.datasets import LOADERS, load_dataset
+from rolebregman.datasets import LOADERS, load_dataset, toy_tree
 from rolebregman.evaluation import score_split, split_metrics
 from rolebregman.study import (
     DATASETS,
@@ -25,6 +25,7 @@ from rolebregman.study import (
     provenance,
     run_grid,
     runner,
+    trained_control,
 )
 from rolebregman.study.store import COLUMNS
 
@@ -259,3 +260,10 @@ def test_what_no_setting_says_goes_into_hash_and_settings():
     assert Told("toy", "mlp", 0, train=dict(lr=0.1)).config == told.config  # the order is nothing
 
 
+
+
+def test_the_control_is_the_same_for_every_head_of_a_task():
+    ds = toy_tree(3, 2, 6)
+    one, other = (trained_control(Task("toy", head, 1), ds) for head in ("mlp", "cosine"))
+    assert torch.equal(one.forward, other.forward) and torch.equal(one.negative, other.negative)
+    assert not torch.equal(one.forward, trained_control(Task("toy", "mlp", 2), ds).forward)
