@@ -109,6 +109,19 @@ def test_a_limit_keeps_a_nested_choice_of_training_edges_and_forgets_no_positive
         ds.limit(0)
 
 
+def test_a_limit_keeps_subsets_and_knows_the_rest():
+    tree = toy_tree(depth=4, seed=3)
+    some, fewer = tree.limit(40, valid=6), tree.limit(20, valid=3)
+    for split, most, least in (("train", 40, 20), ("valid", 6, 3)):
+        assert len(some.edges[split]) == most and len(fewer.edges[split]) == least
+        whole, large, small = (set(map(tuple, ds.edges[split].tolist())) for ds in (tree, some, fewer))
+        assert small < large < whole
+    assert (some.positives == tree.positives).all() and (some.edges["test"] == tree.edges["test"]).all()
+    assert (some.edges["train"] == tree.limit(40).edges["train"]).all() and len(some.known) == len(tree.positives) - (
+        46 + len(tree.edges["test"]))
+    with pytest.raises(ValueError, match="limit: valid = 0"): tree.limit(40, valid=0)
+
+
 def test_examples_are_edges_in_words():
     ds = toy_tree(depth=3)
     words = ds.examples(4, split="test")
