@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from functools import partial
 
 from .citations import load_citation, load_ogb
-from .directed import PARTS, DirectedDataset, toy_tree
+from .directed import PARTS, DirectedDataset
+from .toy import toy_tree
 from .lexical import load_hyperlex, load_wordnet
 from .ontology import load_go
 from .sentences import load_sick, load_snli
