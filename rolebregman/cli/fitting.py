@@ -182,7 +182,7 @@ def evaluate(
         raise typer.BadParameter(f"--candidates {candidates}: expected a whole number of at least 1, or all")
     if pairs and part: raise typer.BadParameter("--part belongs to the pairs of fit; a file of pairs is taken whole")
     from rolebregman.evaluation import evaluate as measure
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     items = items_of(head, vectors, ids, texts, id_column)
     if pairs:
         part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))

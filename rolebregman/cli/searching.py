@@ -71,7 +71,7 @@ def score(
 
     The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written."""
     from rolebregman.datasets.pairs import pair_blocks, require_items
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     items, counts = items_of(head, vectors, ids, texts, id_column), {}
     with input_file(pairs) as path:
         ends = ends_of(head, path, source, target)
@@ -136,7 +136,7 @@ def search(
     import numpy as np
     import pandas as pd
 
-    from rolebregman.heads.role_head import load_head
+    from rolebregman.heads.distance_head import load_head
     from rolebregman.datasets.readers import read_texts
     from rolebregman.retrieval.index import SourceIndex, TargetIndex
     if items == ["-"]:
@@ -183,7 +183,8 @@ def explain(
     as_json_: Json = False,
 ):
     "Say what makes a pair near or far, and draw it."
-    from rolebregman.heads.role_head import BregmanHead, load_head
+    from rolebregman.heads.distance_head import load_head
+    from rolebregman.heads.role_head import BregmanHead
     from rolebregman.interpretability.explanation import explain as account
     model, where = load_head(head), items_of(head, vectors, ids, texts, id_column)
     write = say if str(picture) == "-" else typer.echo  # the picture has standard output for itself

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import partial
 
-from .citations import load_citation, load_ogb
+from .citations import load_citation
 from .directed import PARTS, DirectedDataset
-from .toy import toy_tree
-from .lexical import load_hyperlex, load_wordnet
+from .hyperlex import load_hyperlex
+from .ogb_files import load_ogb
 from .ontology import load_go
 from .sentences import load_sick, load_snli
+from .toy import toy_tree
+from .wordnet import load_wordnet
 
 # %% ../../nbs/04_datasets.ipynb #57043d9d
 # What `load_dataset` calls, by name
