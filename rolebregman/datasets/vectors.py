@@ -166,8 +166,8 @@ def read_vectors(
     if not path.is_file():
         raise FileNotFoundError(f"embeddings: no file {path}; the name of an encoder is passed as encoder=")
     if kind not in VECTOR_FILES:
-        raise ValueError(f"{path}: expected vectors in a file with one of .{', .'.join(VECTOR_FILES)}; save it as one of "
-                         "these, or load it and pass the array")
+        raise ValueError(f"{path}: expected vectors in a file with one of .{', .'.join(VECTOR_FILES)}; save it as one "
+                         "of these, or load it and pass the array")
     if kind in ("npy", "npz"): return _vectors_of_numpy(path)
     if kind == "parquet": return _vectors_of_frame(read_table(path), str(path), id_column)
     if kind in TEXT_TABLES: return _vectors_of_frame(_numbers_of_text(path, id_column), str(path))

@@ -42,7 +42,8 @@ def test_damaged_vector_files_are_named(tmp_path):
     (tmp_path/"d.bin").write_text("1 2 3")
     (tmp_path/"e.npy").write_bytes(b"")
     for name, says in (("a.npy", "cannot be read"), ("b.npz", "is damaged or cut off|cannot be read"),
-                       ("c.npz", r"expected exactly one \(n, d\) matrix"), ("d.bin", "with one of .npy, .npz, .*load it and pass"),
+                       ("c.npz", r"expected exactly one \(n, d\) matrix"),
+                       ("d.bin", "expected vectors in a file with one of .npy, .npz, .*load it and pass"),
                        ("e.npy", "is damaged or cut off")):
         with pytest.raises(ValueError, match=f"{name}.*({says})"):
             read_vectors(tmp_path/name)
