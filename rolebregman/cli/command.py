@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 from contextlib import chdir, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -1,5 +1,4 @@
 "The command: what it writes, where it writes it, and how it ends"
-import inspect
 import json
 import os
 import re
@@ -13,9 +12,7 @@ import torch
 from command_line import PROGRAM, read, root, run
 
 from rolebregman import __version__
-from rolebregman.cli import app as cli
 from rolebregman.heads import load_head
-from rolebregman.study import main_results as study_module
 
 # What one types
 
@@ -52,43 +49,6 @@ def test_the_shell_completes_names_of_commands():
            "COMP_WORDS": "rolebregman ev", "COMP_CWORD": "1"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
     assert done.stdout.split() == ["evaluate"]
-
-
-def test_study_takes_what_the_study_takes():
-    ours = {k: p.default for k, p in inspect.signature(cli.study).parameters.items() if k not in ("as_json_", "debug")}
-    assert ours == {k: p.default for k, p in inspect.signature(study_module.main).parameters.items()}
-
-
-def test_study_prints_rows_as_json(tmp_path):
-    done = run("study --datasets toy --heads cosine --seeds 1 --jobs 1 --out . --json", tmp_path)
-    (row,) = json.loads(done.stdout)
-    assert row["dataset"] == "toy" and row["direction_accuracy"] == 0.5 and "paper R" in done.stderr
-
-
-@pytest.mark.parametrize("raised, status, said", [
-    (KeyboardInterrupt(), 130, "stopped; quick.csv has what"), (ImportError("no dask"), 1, "Error: no dask")])
-def test_study_says_how_it_ended(tmp_path, monkeypatch, raised, status, said):
-    def stop(*_, **__): raise raised
-    monkeypatch.setattr(study_module, "run_grid", stop)
-    assert run("study --datasets toy --heads cosine --seeds 1 --out .", tmp_path, status).stderr.startswith(said)
-
-
-def test_bench_ends_as_the_benchmarks_end(monkeypatch):
-    called = []
-    monkeypatch.setattr(subprocess, "run", lambda args: called.append(args) or subprocess.CompletedProcess(args, 3))
-    run("bench --report --json", status=3)
-    assert called == [[sys.executable, root / "tests" / "benchmarks" / "run.py", "--report", "--json"]]
-
-
-def test_budgets_as_json():
-    script = root / "tests" / "benchmarks" / "run.py"
-    done = subprocess.run([sys.executable, script, "--report", "--json"], capture_output=True, text=True, check=True)
-    assert {"what", "ratio", "bar", "met"} <= set(json.loads(done.stdout)[0])
-
-
-def test_bench_says_where_the_benchmarks_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "rolebregman" / "cli" / "app.py"))
-    assert "in the repository, not in the package" in run("bench", status=1).stderr
 
 
 def test_an_unknown_device_is_named_with_those_there_are(project):
