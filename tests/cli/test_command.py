@@ -4,9 +4,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from rolebregman import __version__
-from rolebregman.cli.command import as_json, ends_of, options_of, progress, try_command, write_output
+from rolebregman.cli.command import (
+    as_json,
+    ends_of,
+    items_of,
+    options_of,
+    pairs_file,
+    progress,
+    say,
+    try_command,
+    watched,
+    write_output,
+)
 from rolebregman.training import History
 
 
@@ -63,3 +75,17 @@ def test_a_line_that_is_tried_is_shown_with_what_it_prints(tmp_path, capsys):
     try_command("rolebregman --version", tmp_path)
     assert capsys.readouterr().out == f"$ rolebregman --version\nrolebregman {__version__}\n"
     with pytest.raises(AssertionError, match="no dataset 'spam'"): try_command("rolebregman data show spam")
+
+
+def test_vectors_come_from_what_is_said_now(tmp_path):
+    assert items_of(tmp_path, vectors=tmp_path / "v.npy").vectors == tmp_path / "v.npy"
+    with pytest.raises(typer.BadParameter, match="say where vectors are: --vectors"): items_of(tmp_path)
+
+
+def test_what_is_said_goes_to_standard_error(capsys):
+    say("a line")
+    assert capsys.readouterr() == ("", "a line\n") and not watched()
+
+
+def test_a_file_of_pairs_has_its_help():
+    assert pairs_file("pairs").help == "pairs"

@@ -8,6 +8,7 @@ import pytest
 
 from rolebregman.datasets import (
     as_ids,
+    faults_named,
     kind_of,
     pairs_of_table,
     pick_columns,
@@ -196,3 +197,9 @@ def test_blocks_of_a_table_are_the_table(tmp_path, rows):
     found = [pairs_of_table(block, *pick_columns(block, None, None, "t.csv"), "t.csv", start)
              for block, start in zip(blocks, range(0, 5, rows))]
     assert pd.concat(found)["row"].tolist() == list(range(5)) and as_ids(blocks[0]["child"])[0] == "a"
+
+
+def test_faults_of_a_file_carry_its_name():
+    with pytest.raises(ValueError, match="a.txt is not UTF-8 text: byte 0xff"), faults_named("a.txt"): b"\xff".decode()
+    with pytest.raises(ValueError, match="a.gz is damaged or cut off"), faults_named("a.gz"): raise EOFError("end")
+    with pytest.raises(KeyError), faults_named("a.txt"): {}["passes"]
