@@ -16,8 +16,7 @@ from typing import Annotated
 
 import typer
 
-from .command import Json, command, say
-from .own_files import as_json
+from .command import Json, as_json, command, say
 
 # %% ../../nbs/cli/study.ipynb #415a7d65
 # What `rolebregman study` is made of: the main study where nothing else is named, and its sub-commands

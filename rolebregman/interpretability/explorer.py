@@ -22,7 +22,7 @@ from filelock import FileLock
 import rolebregman
 from ..icnn.activations import Squareplus
 from ..baselines.registry import make_head
-from ..datasets.registry import from_pairs
+from ..datasets.pairs import from_pairs
 from ..datasets.directed import DirectedDataset
 from ..heads.role_head import BregmanHead
 from ..datasets.wordnet import read_wordnet

@@ -1,8 +1,80 @@
-"What the sub-commands share"
+"What every sub-command keeps to"
+import json
+from pathlib import Path
+
+import numpy as np
 import pytest
 import typer
 
-from rolebregman.cli.command import items_of, pairs_file, say, watched
+from rolebregman import __version__
+from rolebregman.cli.command import (
+    as_json,
+    ends_of,
+    items_of,
+    options_of,
+    pairs_file,
+    progress,
+    say,
+    try_command,
+    watched,
+    write_output,
+)
+from rolebregman.training import History
+
+
+def test_progress_is_a_bar_on_a_terminal_and_few_lines_in_a_log(monkeypatch, capsys):
+    tell, history = progress(3), History(None)
+    history.add(0, 1.0, 1.0, 0.5, 0.5)
+    history.add(1, 0.25, 0.5, float("nan"), float("nan"))  # without validation
+    tell(history)
+    assert capsys.readouterr().err.startswith("1/3 epochs, loss 0.750, at most 00:0")
+    monkeypatch.setattr("rolebregman.cli.command.watched", lambda: True)
+    assert progress(3) is True
+
+
+def test_columns_as_said_now_come_before_those_of_fit_and_those_that_are_not_there_are_guessed(tmp_path):
+    how = dict(source="child", target="parent")
+    items = dict(vectors=None, ids=None, texts=None, id_column=None, encoder=None)
+    report = dict(inputs=dict(items=items, pairs="pairs.csv", how=how))
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    (tmp_path / "same.csv").write_text("child,parent,note\na,b,c\n")
+    (tmp_path / "other.csv").write_text("from,to\na,b\n")
+    guessed = dict(source=None, target=None)
+    assert ends_of(tmp_path, tmp_path / "same.csv") == how
+    assert ends_of(tmp_path, tmp_path / "same.csv", "note", "child") == dict(source="note", target="child")
+    assert ends_of(tmp_path, tmp_path / "other.csv") == ends_of(tmp_path / "none", tmp_path / "same.csv") == guessed
+
+
+@pytest.mark.parametrize("words, options", [
+    (["variant=dev-as-train", "limit=5", "quiet=True"], dict(variant="dev-as-train", limit=5, quiet=True)),
+    (["hidden=[8, 4]", "seed=None", "text=a=b"], dict(hidden=[8, 4], seed=None, text="a=b")), ([], {})])
+def test_options_are_read_as_in_python(words, options):
+    assert options_of(words) == options
+
+
+@pytest.mark.parametrize("word", ["all", "=3"])
+def test_a_word_that_is_no_option_is_named(word):
+    with pytest.raises(ValueError, match=f"'{word}' is no option, expected key=value"): options_of(["a=1", word])
+
+
+def test_json_has_no_nan():
+    assert as_json({1: np.float32(0.5), "b": (float("nan"), np.array([2])), "c": Path("x")}, None) == (
+        '{"1": 0.5, "b": [null, [2]], "c": "x"}')
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    def broken(file):
+        file.write("half of it")
+        raise KeyboardInterrupt
+    write_output(tmp_path / "deep" / "result.csv", lambda file: file.write("whole"))
+    with pytest.raises(KeyboardInterrupt): write_output(tmp_path / "deep" / "result.csv", broken)
+    assert [path.read_text() for path in (tmp_path / "deep").iterdir()] == ["whole"]
+
+
+def test_a_line_that_is_tried_is_shown_with_what_it_prints(tmp_path, capsys):
+    try_command("rolebregman --version", tmp_path)
+    assert capsys.readouterr().out == f"$ rolebregman --version\nrolebregman {__version__}\n"
+    with pytest.raises(AssertionError, match="no dataset 'spam'"): try_command("rolebregman data show spam")
 
 
 def test_vectors_come_from_what_is_said_now(tmp_path):

@@ -109,6 +109,19 @@ def test_a_limit_keeps_a_nested_choice_of_training_edges_and_forgets_no_positive
         ds.limit(0)
 
 
+def test_a_limit_keeps_subsets_and_knows_the_rest():
+    tree = toy_tree(depth=4, seed=3)
+    some, fewer = tree.limit(40, valid=6), tree.limit(20, valid=3)
+    for split, most, least in (("train", 40, 20), ("valid", 6, 3)):
+        assert len(some.edges[split]) == most and len(fewer.edges[split]) == least
+        whole, large, small = (set(map(tuple, ds.edges[split].tolist())) for ds in (tree, some, fewer))
+        assert small < large < whole
+    assert (some.positives == tree.positives).all() and (some.edges["test"] == tree.edges["test"]).all()
+    assert (some.edges["train"] == tree.limit(40).edges["train"]).all() and len(some.known) == len(tree.positives) - (
+        46 + len(tree.edges["test"]))
+    with pytest.raises(ValueError, match="limit: valid = 0"): tree.limit(40, valid=0)
+
+
 def test_examples_are_edges_in_words():
     ds = toy_tree(depth=3)
     words = ds.examples(4, split="test")
@@ -254,33 +267,6 @@ def test_a_source_with_every_candidate_for_a_positive_is_named():
     full = dataset(edges=edges(train=[(0, 1), (0, 2)], valid=[(0, 3)]), known=[(0, 4)])
     assert full.full_sources().tolist() == [0]
     assert dataset(known=[(0, i) for i in range(1, 5)]).full_sources().tolist() == [] # a is no source of an edge
-
-
-# The toy tree
-
-@pytest.mark.parametrize("depth, branching, nodes", [(1, 9, 10), (3, 3, 40), (5, 2, 63), (2, 4, 21)])
-def test_the_toy_is_a_tree_from_child_to_parent(depth, branching, nodes):
-    ds = toy_tree(depth=depth, branching=branching, dim=8)
-    assert ds.num_nodes == nodes and ds.dim == 8 and len(ds.positives) == nodes - 1
-    child, parent = ds.positives.T
-    assert sorted(child) == list(range(1, nodes)) # one parent each, none for the root
-    depths, texts = ds.nodes.depth.to_numpy(), ds.nodes.text.to_numpy()
-    assert (depths[child] == depths[parent] + 1).all() and depths.max() == depth
-    assert all(texts[c].rpartition(".")[0] == texts[p] for c, p in ds.positives)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_direction_in_the_toy_can_be_learned(seed):
-    "The mean step of the training edges tells child from parent in every test edge"
-    ds = toy_tree(seed=seed)
-    x = ds.features
-    step = np.mean(x[ds.edges["train"][:, 0]] - x[ds.edges["train"][:, 1]], axis=0)
-    assert ((x[ds.edges["test"][:, 0]] - x[ds.edges["test"][:, 1]]) @ step > 0).all()
-
-
-def test_the_toy_depends_on_its_seed_alone():
-    assert (toy_tree(seed=3).features == toy_tree(seed=3).features).all()
-    assert (toy_tree(seed=3).features != toy_tree(seed=4).features).any()
 
 
 # Cycles

@@ -1,40 +1,25 @@
-"""Datasets by name, what holds for each of them, and the user's own pairs."""
+"Datasets by name, and what holds for each of them"
 import inspect
 import os
-import subprocess
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from joblib import Parallel, delayed
 
 from rolebregman.datasets import (
-    LISTED,
     LOADERS,
     SUPERSEDED,
     FetchError,
     describe,
+    did_you_mean,
     from_pairs,
-    list_datasets,
     load_dataset,
-    show_listing,
     toy_tree,
 )
-from rolebregman.datasets.registry import _parse
 from rolebregman.evaluation import NegativeSampler
 
 REAL_CACHE = os.environ.get("ROLEBREGMAN_CACHE")
-
-
-class Lengths:
-    name, version = "lengths", "1"
-    def __call__(self, texts):
-        return np.array([[len(t), sum(map(ord, t)), 1] for t in texts], dtype=np.float32)
 
 
 @pytest.fixture(autouse=True)
@@ -63,51 +48,30 @@ def test_every_dataset_can_be_asked_for_a_seed():
     assert not set(SUPERSEDED) & set(LOADERS)
 
 
-# The listing
-
-def test_the_listing_tells_sizes_origin_seconds_and_memory(capsys):
-    table = list_datasets(["toy dim=8"], quiet=True)
-    assert table[["dataset", "nodes", "train", "valid", "test", "dim"]].values.tolist() == [
-        ["toy dim=8", 364, 291, 36, 36, 8]]
-    assert (table["seconds"] < 60).all() and table["source"].tolist() == ["made from the seed"]
-    if sys.platform != "win32":
-        assert table["peak MB"].between(50, 4000).all()
-    lines = show_listing(table).splitlines()
-    assert lines[0].split() == ["dataset", "nodes", "train", "valid", "test", "dim", "seconds", "peak", "MB"]
-    assert lines[1].split()[:7] == ["toy", "dim=8", "364", "291", "36", "36", "8"]
-    assert lines[2].strip() == "made from the seed; licence: Apache-2.0"
+def test_a_name_that_is_close_is_asked_for():
+    assert did_you_mean("siick", LOADERS) == " (did you mean 'sick'?)" and did_you_mean("spam", LOADERS) == ""
 
 
-def test_a_dataset_that_cannot_be_loaded_is_a_line_that_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setenv("ROLEBREGMAN_MIRROR", str(tmp_path))
-    monkeypatch.setattr("subprocess.run", lambda *a, **k: SimpleNamespace(returncode=1, stdout="", stderr=(
-        "Traceback (most recent call last):\n  File \"x.py\", line 1\nValueError: inner\n\nDuring handling:\n"
-        "Traceback (most recent call last):\nrolebregman.sources.FetchError: sick (SICK) could not be had.\nTried:\n"
-        "  cache: not there\nWhat you can do:\n  set ROLEBREGMAN_MIRROR\n")))
-    text = show_listing(list_datasets(["sick"], quiet=True))
-    assert text.splitlines()[1:] == ["sick  cannot be loaded:", "    sick (SICK) could not be had.",
-                                     "      set ROLEBREGMAN_MIRROR"]
+# What is said of one
 
 
 def test_what_was_dropped_is_told_with_its_reason():
-    ds = from_pairs(pd.concat([PAIRS, PAIRS[:2]]), VECTORS, ids=WORDS, name="mine")
+    pairs = pd.DataFrame([("a", "b"), ("b", "c"), ("c", "d"), ("a", "b")], columns=["source", "target"])
+    ds = from_pairs(pairs, np.eye(4, dtype=np.float32), ids=list("abcd"), name="mine", fractions=(1, 0, 0))
     found = describe(ds)
-    assert found["dropped"] == {"repeated pair": 2} and found["dataset"] == "mine"
-    assert "    dropped or changed: repeated pair: 2" in show_listing(pd.DataFrame([found])).splitlines()
-
-
-def test_the_listing_runs_as_a_program():
-    done = subprocess.run([sys.executable, "-m", "rolebregman.datasets.registry", "nothing"], capture_output=True,
-                          text=True)
-    assert done.returncode == 0, done.stderr
-    assert "nothing  cannot be loaded:" in done.stdout and "no dataset 'nothing': choose from hyperlex" in done.stdout
+    assert found["dropped"] == {"repeated pair": 1} and found["dataset"] == "mine"
+    assert (found["nodes"], found["train"], found["test"], found["dim"]) == (4, 3, 0, 4)
+    assert describe(toy_tree())["licence"] == "Apache-2.0"
 
 
 # What holds for every dataset that can be loaded here
 
-EVERY = [s for s in LISTED if s not in ("toy", "ogbl-citation2", "snli")] + [
-    "wordnet split=node", "wordnet closure=True split=cones", "cora split=node", "citeseer dim=32", "hyperlex pos=V",
-    "hyperlex split=seeded", "go split=node", "sick split=node"]
+EVERY = [("hyperlex", {}), ("hyperlex", dict(split="lexical")), ("wordnet", {}),
+         ("wordnet", dict(instances=True, closure=True)), ("sick", {}), ("snli", dict(variant="dev-as-train")),
+         ("go", {}), ("cora", {}), ("cora_ml", {}), ("citeseer", {}), ("wordnet", dict(split="node")),
+         ("wordnet", dict(closure=True, split="cones")), ("cora", dict(split="node")), ("citeseer", dict(dim=32)),
+         ("hyperlex", dict(pos="V")), ("hyperlex", dict(split="seeded")), ("go", dict(split="node")),
+         ("sick", dict(split="node"))]
 LOADED = {}
 
 
@@ -119,17 +83,18 @@ class Letters:
 
 def every(spec):
     "The dataset, loaded once for all tests; a skip that says why where its files cannot be had"
-    if spec not in LOADED:
-        name, options = _parse(spec)
+    name, options = spec
+    title = " ".join([name, *(f"{option}={value}" for option, value in options.items())])
+    if title not in LOADED:
         known = inspect.signature(LOADERS[name]).parameters
-        options |= dict(quiet=True) | ({"encoder": Letters()} if "encoder" in known else {})
+        options = options | dict(quiet=True) | ({"encoder": Letters()} if "encoder" in known else {})
         try:
-            LOADED[spec] = load_dataset(name, **options)
+            LOADED[title] = load_dataset(name, **options)
         except FetchError as e:
-            LOADED[spec] = f"{spec} cannot be had here: {str(e).splitlines()[0]}"
-    if isinstance(LOADED[spec], str):
-        pytest.skip(LOADED[spec])
-    return LOADED[spec]
+            LOADED[title] = f"{title} cannot be had here: {str(e).splitlines()[0]}"
+    if isinstance(LOADED[title], str):
+        pytest.skip(LOADED[title])
+    return LOADED[title]
 
 
 @pytest.fixture
@@ -141,7 +106,7 @@ def loaded(request, monkeypatch):
     return every(request.param)
 
 
-@pytest.mark.parametrize("loaded", EVERY, indirect=True)
+@pytest.mark.parametrize("loaded", EVERY, indirect=True, ids=str)
 def test_no_evaluation_negative_is_a_known_positive(loaded):
     sampler, positives = NegativeSampler(loaded), loaded.codes(loaded.positives)
     for part in ("valid", "test"):
@@ -152,7 +117,7 @@ def test_no_evaluation_negative_is_a_known_positive(loaded):
         assert (pairs[:, 0] != pairs[:, 1]).all() and np.isin(pairs[:, 1], loaded.pool).all()
 
 
-@pytest.mark.parametrize("loaded", EVERY, indirect=True)
+@pytest.mark.parametrize("loaded", EVERY, indirect=True, ids=str)
 def test_every_source_has_a_negative_and_every_edge_its_part(loaded):
     loaded.check_negatives()
     codes = np.concatenate([loaded.codes(e) for e in loaded.edges.values()])
@@ -164,326 +129,11 @@ def test_every_source_has_a_negative_and_every_edge_its_part(loaded):
         assert len(np.unique(scored)) == len(scored)
 
 
-@pytest.mark.parametrize("loaded", [s for s in EVERY if "split=node" in s], indirect=True)
+NODES = [spec for spec in EVERY if spec[1].get("split") == "node"]
+
+
+@pytest.mark.parametrize("loaded", NODES, indirect=True, ids=str)
 def test_no_test_node_is_in_training_where_the_split_is_over_nodes(loaded):
     nodes = {k: set(e.ravel().tolist()) for k, e in loaded.edges.items()}
     assert not nodes["train"] & nodes["test"] and not nodes["train"] & nodes["valid"]
     assert len(loaded.positives) > sum(map(len, loaded.edges.values())) # the rest are known
-
-
-# The user's own pairs
-
-WORDS = [f"w{i:02d}" for i in range(12)]
-PAIRS = pd.DataFrame([(WORDS[i], WORDS[i // 2]) for i in range(1, 12)], columns=["child", "parent"])
-VECTORS = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
-
-
-def related(ds, split=None):
-    ids = ds.nodes.id.to_numpy()
-    some = ds.positives if split is None else ds.edges[split]
-    return {(ids[s], ids[t]) for s, t in some}
-
-
-EXPECTED = set(PAIRS.itertuples(index=False, name=None))
-
-
-def test_every_way_to_give_vectors_gives_the_same_dataset(tmp_path):
-    np.save(tmp_path/"v.npy", VECTORS)
-    np.savez(tmp_path/"v.npz", vectors=VECTORS, ids=np.array(WORDS))
-    PAIRS.to_csv(tmp_path/"p.csv", index=False)
-    PAIRS.to_csv(tmp_path/"p.tsv", index=False, sep="\t")
-    for pairs in (PAIRS, tmp_path/"p.csv", str(tmp_path/"p.tsv")):
-        for options in (dict(embeddings=VECTORS, ids=WORDS), dict(embeddings=tmp_path/"v.npy", ids=WORDS),
-                        dict(embeddings=tmp_path/"v.npz"), dict(embeddings=pd.DataFrame(VECTORS, index=WORDS))):
-            ds = from_pairs(pairs, **options)
-            assert related(ds) == EXPECTED and (ds.features == VECTORS).all() and list(ds.nodes.id) == WORDS
-            assert (ds.edges["test"] == from_pairs(PAIRS, VECTORS, ids=WORDS).edges["test"]).all()
-
-
-def test_row_numbers_need_no_ids():
-    rows = pd.DataFrame(dict(source=range(1, 12), target=[i // 2 for i in range(1, 12)]))
-    ds = from_pairs(rows, VECTORS)
-    assert sorted(map(tuple, ds.positives.tolist())) == [(i, i // 2) for i in range(1, 12)]
-    assert ds.features is VECTORS
-
-
-def test_a_file_of_vectors_stays_on_disk(tmp_path):
-    np.save(tmp_path/"v.npy", VECTORS)
-    assert isinstance(from_pairs(PAIRS, tmp_path/"v.npy", ids=WORDS).features, np.memmap)
-
-
-def test_without_vectors_the_texts_are_encoded(tmp_path):
-    ds = from_pairs(PAIRS, encoder=Lengths(), quiet=True)
-    assert list(ds.nodes.text) == WORDS and (ds.features == Lengths()(WORDS)).all()
-    texts = {w: f"the word {w}" for w in WORDS + ["not used"]}
-    pd.DataFrame(dict(id=texts.keys(), text=texts.values())).to_csv(tmp_path/"t.csv", index=False)
-    for form in (texts, pd.Series(texts), pd.DataFrame(texts.items(), columns=["id", "text"]), tmp_path/"t.csv"):
-        ds = from_pairs(PAIRS, texts=form, encoder=Lengths(), quiet=True)
-        assert list(ds.nodes.text) == [texts[w] for w in WORDS]
-        assert (ds.features == Lengths()(list(ds.nodes.text))).all()
-
-
-@settings(max_examples=20)
-@given(st.randoms(), st.integers(0, 50))
-def test_neither_the_order_of_pairs_nor_of_vectors_changes_the_split(random, seed):
-    first = from_pairs(PAIRS, VECTORS, ids=WORDS, seed=seed)
-    rows, places = list(range(len(PAIRS))), list(range(12))
-    random.shuffle(rows)
-    random.shuffle(places)
-    second = from_pairs(PAIRS.iloc[rows], VECTORS[places], ids=[WORDS[i] for i in places], seed=seed)
-    assert all(related(first, k) == related(second, k) for k in first.edges)
-    assert related(first.limit(4), "train") == related(second.limit(4), "train")
-
-
-def test_a_limit_keeps_subsets_and_knows_the_rest():
-    tree = toy_tree(depth=4, seed=3)
-    some, fewer = tree.limit(40, valid=6), tree.limit(20, valid=3)
-    for split, most, least in (("train", 40, 20), ("valid", 6, 3)):
-        assert len(some.edges[split]) == most and len(fewer.edges[split]) == least
-        whole, large, small = (set(map(tuple, ds.edges[split].tolist())) for ds in (tree, some, fewer))
-        assert small < large < whole
-    assert (some.positives == tree.positives).all() and (some.edges["test"] == tree.edges["test"]).all()
-    assert (some.edges["train"] == tree.limit(40).edges["train"]).all() and len(some.known) == len(tree.positives) - (
-        46 + len(tree.edges["test"]))
-    with pytest.raises(ValueError, match="limit: valid = 0"): tree.limit(40, valid=0)
-
-
-def test_repeated_self_and_mutual_pairs_are_counted():
-    more = pd.concat([PAIRS, PAIRS[:3], pd.DataFrame([("w00", "w01"), ("w05", "w05")], columns=PAIRS.columns)])
-    ds = from_pairs(more, VECTORS, ids=WORDS)
-    assert ds.report["dropped"] == {"self-pair": 1, "repeated pair": 3}
-    assert ds.report["read"] == {"rows": 16, "source column": "child", "target column": "parent"}
-    assert ds.report["kept"] == {"nodes": 12, "pairs": 12, "pairs in both directions": 2}
-    assert sum((~ds.one_way(k)).sum() for k in ds.edges) == 2
-
-
-def test_odd_vectors_are_named_with_their_row():
-    odd = VECTORS.copy()
-    odd[3], odd[7], odd[9] = 0, odd[2], odd[2]
-    report = from_pairs(PAIRS, odd, ids=WORDS).report
-    assert report["zero vectors"] == "1, the first in row 3 (id w03)"
-    assert report["vectors equal to an earlier one"] == "2, the first in row 7 (id w07)"
-    odd[5, 2] = np.nan
-    with pytest.raises(ValueError, match="features of pairs: row 5, column 2 is nan"):
-        from_pairs(PAIRS, odd, ids=WORDS)
-
-
-@pytest.mark.parametrize("options, says", [
-    (dict(embeddings=VECTORS), r"row 0 .*: source 'w01' has no vector; without ids= the pairs must hold row num"),
-    (dict(embeddings=VECTORS[:11], ids=WORDS[:11]), r"pairs, row 10 .*: source 'w11' has no vector. 1 such ids"),
-    (dict(embeddings=VECTORS, ids=WORDS[:11]), r"ids: 11 of them for 12 vectors"),
-    (dict(embeddings=VECTORS, ids=WORDS[:11] + ["w01"]), r"ids: 'w01' stands more than once"),
-    (dict(embeddings=np.concatenate([VECTORS, VECTORS]), ids=WORDS + WORDS), r"ids: 'w00' stands more than once"),
-    (dict(embeddings=VECTORS.astype(int), ids=WORDS), r"dtype int64, expected floats"),
-    (dict(texts={"w01": "one"}, encoder=Lengths()), r"pairs, row 0 .*: target 'w00' has no text in texts="),
-    (dict(embeddings=VECTORS, ids=WORDS, source="kid"), r"no column 'kid'"),
-    (dict(embeddings=VECTORS, ids=WORDS, fractions=(0.98, 0.01, 0.01)), r"11 edges are too few to split"),
-])
-def test_pairs_that_do_not_fit_are_named(options, says):
-    with pytest.raises((ValueError, TypeError), match=says):
-        from_pairs(PAIRS, quiet=True, **options)
-
-
-def test_the_file_is_named_where_an_id_has_no_vector(tmp_path):
-    PAIRS.to_csv(tmp_path/"mine.csv", index=False)
-    with pytest.raises(ValueError, match=r"mine.csv, row 10 .*: source 'w11' has no vector"):
-        from_pairs(tmp_path/"mine.csv", VECTORS[:11], ids=WORDS[:11])
-
-
-def test_a_source_that_can_have_no_negative_is_named():
-    full = pd.DataFrame([("hub", w) for w in WORDS] + [(w, "w00") for w in WORDS[1:]], columns=["source", "target"])
-    vectors = np.random.default_rng(1).normal(size=(13, 3)).astype(np.float32)
-    with pytest.raises(ValueError, match="'hub' is related to every other candidate of the pool of 13, so it"):
-        from_pairs(full, vectors, ids=[*WORDS, "hub"])
-    more = np.concatenate([vectors, vectors[:1] + 1])
-    assert from_pairs(full, more, ids=[*WORDS, "hub", "other"]).num_nodes == 14
-
-
-def test_words_come_from_a_file_of_word_vectors_and_missing_ones_are_named_or_dropped(tmp_path):
-    covered = [w for w in WORDS if w != "w05"]
-    lines = [f"{w} {' '.join(map(str, v))}" for w, v in zip(WORDS, VECTORS, strict=True) if w in covered]
-    (tmp_path/"glove.txt").write_text("\n".join([*lines, "unused 1 2 3 4"]) + "\n")
-    with pytest.raises(ValueError, match=r"row 4 .*: source 'w05' has no vector. 1 such ids: .* with missing='drop'"):
-        from_pairs(PAIRS, tmp_path/"glove.txt")
-    ds = from_pairs(PAIRS, tmp_path/"glove.txt", missing="drop")
-    assert ds.report["dropped"] == {"pair of an id without a vector": 3}
-    assert related(ds) == {p for p in EXPECTED if "w05" not in p} and set(ds.nodes.id) == set(covered)
-    assert np.allclose(ds.features, VECTORS[[WORDS.index(i) for i in ds.nodes.id]])
-    with pytest.raises(ValueError, match="no pair is left; dropped .*'pair of an id without a vector': 11"):
-        from_pairs(PAIRS, VECTORS, ids=[f"x{i}" for i in range(12)], missing="drop")
-    with pytest.raises(ValueError, match="missing = 'skip', expected 'raise' or 'drop'"):
-        from_pairs(PAIRS, VECTORS, ids=WORDS, missing="skip")
-
-
-def test_missing_texts_may_be_dropped_too():
-    texts = {w: f"the word {w}" for w in WORDS if w != "w11"}
-    ds = from_pairs(PAIRS, texts=texts, encoder=Lengths(), missing="drop", quiet=True)
-    assert ds.report["dropped"] == {"pair of an id without a text in texts=": 1} and "w11" not in set(ds.nodes.id)
-
-
-def test_everything_may_be_parquet(tmp_path):
-    pytest.importorskip("pyarrow")
-    PAIRS.to_parquet(tmp_path/"p.parquet")
-    pd.DataFrame(dict(id=WORDS, vector=list(VECTORS))).to_parquet(tmp_path/"v.parquet")
-    pd.DataFrame(dict(id=WORDS, text=[f"the word {w}" for w in WORDS])).to_parquet(tmp_path/"t.parquet")
-    ds = from_pairs(tmp_path/"p.parquet", tmp_path/"v.parquet", texts=tmp_path/"t.parquet")
-    assert related(ds) == EXPECTED and (ds.features == VECTORS).all() and ds.nodes.text[3] == "the word w03"
-    assert all((ds.edges[k] == e).all() for k, e in from_pairs(PAIRS, VECTORS, ids=WORDS).edges.items())
-
-
-def test_strengths_of_all_pairs_are_kept_for_graded_evaluation():
-    weak = pd.DataFrame([("w01", "w02"), ("w02", "w03"), ("w03", "w04")], columns=PAIRS.columns)
-    table = pd.concat([PAIRS.assign(strength=5.5), weak.assign(strength=0.5)], ignore_index=True)
-    ds = from_pairs(table, VECTORS, ids=WORDS, label="strength", min_label=4)
-    assert related(ds) == EXPECTED and ds.report["dropped"] == {"does not hold by its label": 3}
-    assert len(ds.graded) == 14 and (ds.graded["score"] < 4).sum() == 3
-    for part, edges in ds.edges.items():
-        strong = ds.graded[(ds.graded["split"] == part) & (ds.graded["score"] > 4)]
-        assert {tuple(e) for e in strong[["source", "target"]].to_numpy()} == {tuple(e) for e in edges}
-    again = from_pairs(table[::-1], VECTORS, ids=WORDS, label="strength", min_label=4).graded
-    assert set(map(tuple, again.to_numpy())) == set(map(tuple, ds.graded.to_numpy())) # whatever the order of rows
-    assert from_pairs(PAIRS, VECTORS, ids=WORDS).graded is None
-    with pytest.raises(ValueError, match="target 'w99' has no vector"): # of a weak pair, too
-        from_pairs(pd.concat([table, pd.DataFrame([("w01", "w99", 0.1)], columns=table.columns)]), VECTORS, ids=WORDS,
-                   label="strength", min_label=4)
-
-
-def test_a_split_over_nodes_is_an_option():
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.integers(0, 60, (400, 2)), columns=["source", "target"])
-    vectors = rng.normal(size=(60, 3)).astype(np.float32)
-    ds = from_pairs(table, vectors, split="node")
-    nodes = {k: set(e.ravel().tolist()) for k, e in ds.edges.items()}
-    assert not nodes["train"] & nodes["test"] and not nodes["valid"] & nodes["test"]
-    assert ds.report["dropped"]["pair between two parts of the nodes"] == len(ds.known) > 0
-    again = from_pairs(table[::-1], vectors, split="node")
-    assert all((ds.edges[k] == again.edges[k]).all() for k in ds.edges)
-    with pytest.raises(ValueError, match="split = 'random', expected 'edge' or 'node'"):
-        from_pairs(table, vectors, split="random")
-    with pytest.raises(ValueError, match="11 edges are too few to split by node"):
-        from_pairs(PAIRS, VECTORS, ids=WORDS, split="node")
-
-
-def test_the_pool_of_candidates_may_be_the_targets_or_a_list():
-    ds = from_pairs(PAIRS, VECTORS, ids=WORDS, pool="targets")
-    assert {ds.id(i) for i in ds.pool} == {t for _, t in EXPECTED}
-    some = from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00", "w07", "w08"])
-    assert [some.id(i) for i in some.pool] == ["w00", "w07", "w08"]
-    with pytest.raises(ValueError, match="pool: 'w99' is no id of a node, 1 such"):
-        from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00", "w99"])
-    with pytest.raises(ValueError, match="pool = 'sources', expected 'targets', a list of ids, or None"):
-        from_pairs(PAIRS, VECTORS, ids=WORDS, pool="sources")
-
-
-def test_a_pool_in_which_every_node_is_a_positive_of_a_source_is_refused():
-    with pytest.raises(ValueError, match="pairs: 'w01' is related to every other candidate of the pool of 1, so it can "
-                                         r"have no negative \(1 such sources\)"):
-        from_pairs(PAIRS, VECTORS, ids=WORDS, pool=["w00"]) # w01 -> w00 is the only pair with that target
-
-
-@pytest.mark.parametrize("pairs, options, says", [
-    (pd.DataFrame(dict(source=["w00"], target=["w00"])), {}, r"no pair is left; dropped \{'self-pair': 1\}"), # one node
-    (PAIRS[:1], {}, r"1 edges are too few to split"),
-    (PAIRS[:4], {}, r"4 edges are too few to split .*: the valid part would have 0. Give more pairs"),
-    (PAIRS[:0], {}, r"pairs has 0 rows"),
-    (PAIRS.assign(label="maybe"), {}, r"row 0 .*: label 'maybe' is no number"),
-    (PAIRS.assign(label=0.7), {}, r"row 0 .*: label 0.7 is neither 0 nor 1; say with min_label="),
-])
-def test_tables_that_make_no_dataset_are_named(pairs, options, says):
-    with pytest.raises(ValueError, match=says):
-        from_pairs(pairs, VECTORS, ids=WORDS, **options)
-
-
-def test_a_matrix_of_one_row_makes_no_dataset():
-    with pytest.raises(ValueError, match="row 0 .*: source '1' has no vector; without ids= the pairs must hold"):
-        from_pairs(pd.DataFrame(dict(source=[1], target=[0])), np.ones((1, 3), np.float32))
-
-
-def test_splits_do_not_depend_on_the_number_of_workers():
-    found = Parallel(n_jobs=2)(delayed(split_of)(seed) for seed in range(4))
-    assert found == [split_of(seed) for seed in range(4)]
-
-
-def split_of(seed):
-    "The edges of a split, as text, made in whatever process this runs"
-    ds = from_pairs(PAIRS, VECTORS, ids=WORDS, seed=seed)
-    tree = toy_tree(depth=3, seed=seed)
-    return [{k: e.tolist() for k, e in d.edges.items()} for d in (ds, tree)]
-
-
-# Larger than memory
-
-LARGE = """
-import resource, sys
-import numpy as np, pandas as pd, torch
-from rolebregman.baselines import make_head
-from rolebregman.datasets import from_pairs
-from rolebregman.evaluation import evaluate
-from rolebregman.training import TrainConfig, fit
-torch.set_num_threads(1)
-size, dtype = int(sys.argv[2]), np.load(sys.argv[1], mmap_mode="r").dtype
-rng = np.random.default_rng(0)
-pairs = pd.DataFrame(rng.choice(80_000, (400, 2), replace=False), columns=["source", "target"])
-head = make_head("role_bregman", dim=2048, proj_dim=8)
-small = rng.normal(size=(2000, 2048)).astype(np.float32)
-warm = from_pairs(pairs[:40] % 2000, embeddings=small) # imports what comes late
-fit(head, warm, TrainConfig(epochs=1), progress=False), evaluate(head, warm)
-limited = sys.platform == "linux"
-if limited: # the file may be mapped once, but there is no room for a copy of it
-    status = dict(line.split(":") for line in open("/proc/self/status").read().splitlines())
-    room = int(status["VmSize"].split()[0]) * 1024 + size + 384 * 2**20
-    resource.setrlimit(resource.RLIMIT_AS, (room, room))
-ds = from_pairs(pairs, embeddings=sys.argv[1])
-if limited:
-    try: np.empty(ds.features.shape, np.float32)
-    except MemoryError: pass
-    else: raise SystemExit("the limit does not limit")
-assert isinstance(ds.features, np.memmap) and ds.features.dtype == dtype
-fit(head, ds.limit(300), TrainConfig(epochs=1), progress=False)
-print(evaluate(head, ds, candidates="all")["mrr"], evaluate(head, ds)["ranking_accuracy"])
-"""
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_file_larger_than_the_memory_that_is_left_is_loaded_trained_on_and_ranked(tmp_path, dtype):
-    "A copy as float32 takes 625 MiB. There are 384 to spare; blocks, and what the allocator keeps, take half"
-    rows = np.random.default_rng(0).normal(size=(1000, 2048)).astype(dtype)
-    file = np.lib.format.open_memmap(tmp_path/"vectors.npy", "w+", dtype, (80_000, 2048))
-    for start in range(0, 80_000, 1000):
-        file[start:start + 1000] = rows + np.float32(start / 1e5)
-    file.flush()
-    size = file.nbytes
-    del file
-    done = subprocess.run([sys.executable, "-c", LARGE, str(tmp_path/"vectors.npy"), str(size)], capture_output=True,
-                          text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert all(0 < float(value) <= 1 for value in done.stdout.split())
-
-
-def test_a_hole_in_a_mapped_file_is_found_and_named(tmp_path):
-    vectors = np.zeros((70_000, 64), np.float16)
-    vectors[:, 0] = np.arange(70_000) % 1000
-    vectors[69_000, 5] = np.inf
-    np.save(tmp_path/"vectors.npy", vectors)
-    with pytest.raises(ValueError, match="row 69000, column 5 is inf"):
-        from_pairs(pd.DataFrame(dict(source=range(20), target=range(20, 40))), embeddings=tmp_path/"vectors.npy")
-
-
-def test_ids_in_a_column_of_numbers_are_not_taken_for_a_coordinate():
-    pairs = pd.DataFrame(dict(source=range(100, 120), target=range(120, 140)))
-    table = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=list("xyz"))
-    table["node"] = range(100, 140)
-    with pytest.raises(ValueError, match="is column 'node' a coordinate, or the ids.* Pass id_column='node'"):
-        from_pairs(pairs, embeddings=table)
-    ds = from_pairs(pairs, embeddings=table, id_column="node")
-    assert ds.dim == 3 and ds.nodes["id"].tolist() == [str(i) for i in range(100, 140)]
-    assert from_pairs(pairs - 100, embeddings=table.astype({"node": float})).dim == 4
-    for wrong in dict(embeddings=table, id_column="nodes"), dict(embeddings=table.to_numpy(), id_column="node"):
-        with pytest.raises(ValueError, match="id_column = 'node"): from_pairs(pairs, **wrong)
-
-
-@pytest.mark.parametrize("text", ["source,target,source\n1,2,3\n", "source,target,x,x\n1,2,3,4\n"])
-def test_a_file_with_two_columns_of_one_name_is_refused(tmp_path, text):
-    (tmp_path/"pairs.csv").write_text(text)
-    with pytest.raises(ValueError, match="pairs.csv has two columns '(source|x)'.* rename one"):
-        from_pairs(tmp_path/"pairs.csv", embeddings=np.eye(9, dtype=np.float32))

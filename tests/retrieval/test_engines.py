@@ -156,6 +156,7 @@ def test_tiles_are_bounds_of_the_distance_and_infinite_where_left_out(index):
         assert (d[0, start + order].diff() > -1e-4).all(), "bounds come in the order of the distances"
 
 
+@torch.no_grad()
 def test_an_engine_made_of_what_was_saved_of_it_finds_the_same(index):
     engine = index.engine
     again = Faiss.from_saved(engine.name, engine.index, engine.serial.numpy(), engine.scale, engine.floor)
