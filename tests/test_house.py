@@ -195,3 +195,24 @@ def test_modules_and_exported_cells_stay_readable():
             if cell["cell_type"] == "code" and re.match(r"#\| *export", source) and source.count("\n") >= 60:
                 long.append((path, 0, f"an exported cell of {source.count(chr(10)) + 1} lines, id {cell['id']}"))
     assert not long, listing(long)
+
+
+def parts(node):
+    "The blocks of a compound statement"
+    for name in ("body", "orelse", "finalbody"):
+        if isinstance(block := getattr(node, name, None), list) and block and isinstance(block[0], ast.stmt): yield block
+    yield from (handler.body for handler in getattr(node, "handlers", []))
+
+
+def test_a_statement_has_a_line_of_its_own_but_for_a_guard():
+    leaves = ast.Raise | ast.Return | ast.Continue | ast.Break
+    found = []
+    for path, tree in rooms.items():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(tree):
+            guard = isinstance(node, ast.If) and not node.orelse and len(node.body) == 1
+            for statement in (statement for block in parts(node) for statement in block):
+                before = lines[statement.lineno - 1].encode()[:statement.col_offset].decode().strip()
+                if not before or before == "el" or guard and isinstance(statement, leaves): continue
+                found.append((path, statement.lineno, lines[statement.lineno - 1].strip()))
+    assert not found, listing(found)
