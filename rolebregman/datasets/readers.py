@@ -107,7 +107,8 @@ def other_separator(
     names = {";": "semicolons", "|": "pipes", "\t": "tabs", ",": "commas"}
     column = str(columns[0]) if len(columns) else ""
     marks = [mark for mark in names if mark in column] if len(columns) == 1 else []
-    return f"; its header has {names[marks[0]]}: pass sep={marks[0]!r}" if marks else ""
+    if not marks: return ""
+    return f"; its header has {names[marks[0]]}: of a file of pairs pass sep={marks[0]!r}, any other save as CSV or TSV"
 
 # %% ../../nbs/datasets/readers.ipynb #6f0b1d28
 def _header(path, sep, encoding):
@@ -272,8 +273,12 @@ def as_table(
     if hasattr(given, "to_pandas") and (hasattr(given, "columns") or hasattr(given, "column_names")):
         return _of_dataset(given)
     if isinstance(given, nx.Graph):
-        if given.is_directed(): return nx.to_pandas_edgelist(given)
-        raise TypeError(f"{what}: a {type(given).__name__} has no direction; pass a networkx DiGraph")
+        if not given.is_directed():
+            raise TypeError(f"{what}: a {type(given).__name__} has no direction; pass a networkx DiGraph")
+        try:
+            return nx.to_pandas_edgelist(given)
+        except nx.NetworkXError as e:  # an attribute of that name
+            raise ValueError(f"{what}: {e} Rename the attribute of the edges") from None
     if isinstance(given, np.ndarray) or hasattr(given, "detach"): return _of_array(given)
     hint = "pd.DataFrame(pairs, columns=['source', 'target']) makes one of a list or an array"
     if hasattr(given, "tocoo"):
@@ -348,8 +353,10 @@ def as_ids(
     Raises `ValueError` that names the row where a float is too large to be one whole number."""
     if pd.api.types.is_float_dtype(column):
         column = _exact(column, what)
+    if isinstance(column.dtype, pd.StringDtype): return column.fillna("").astype("str").str.strip()
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu": return column.astype("str")
     values = column.astype(object)
-    if not (pd.api.types.is_numeric_dtype(column) or isinstance(column.dtype, pd.StringDtype)):
+    if not pd.api.types.is_numeric_dtype(column):
         for kind in set(map(type, values)) - {str, int, type(None)}:
             for row, value in enumerate(values):
                 if type(value) is kind:

@@ -298,7 +298,8 @@ def test_another_separator_is_noticed_and_may_be_said(tmp_path, name, sep, word)
     more = [*ROWS, ("a,b", "c\td") if sep in ";|" else ("a;b", "c|d")]
     pd.DataFrame(more, columns=["child", "parent"]).to_csv(tmp_path/name, index=False, sep=sep)
     for read in (read_pairs, lambda path: list(pair_blocks(path))):
-        with pytest.raises(ValueError, match=re.escape(f"its header has {word}: pass sep={sep!r}")): read(tmp_path/name)
+        with pytest.raises(ValueError, match=re.escape(f"its header has {word}: of a file of pairs pass sep={sep!r}")):
+            read(tmp_path/name)
     assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/name, sep=sep)[0])] == more
     assert pairs_of(pd.concat(pair_blocks(tmp_path/name, sep=sep)))[3][:2] == more[3]
 
@@ -329,6 +330,15 @@ class Lazy:
 @pytest.mark.parametrize("given", [nx.DiGraph(ROWS), nx.MultiDiGraph(ROWS), Polars(), Lazy(), np.array(ROWS)])
 def test_tables_of_other_libraries_are_taken(given):
     assert {pair[:2] for pair in pairs_of(read_pairs(given)[0])} == set(ROWS)
+
+
+def test_attributes_of_edges_are_columns():
+    graph = nx.DiGraph([("a", "b", {"Label": "yes", "weight": 2}), ("b", "c", {"Label": "no", "weight": 1})])
+    found, read, _ = read_pairs(graph)
+    assert pairs_of(found) == [("a", "b", 0)] and read["unused columns"] == "weight"
+    graph.edges["b", "c"].update(relation="is_a")
+    graph.edges["a", "b"].update(relation="has")
+    with pytest.raises(ValueError, match="column 'relation' has several relations"): read_pairs(graph)
 
 
 def test_arrow_tables_are_taken():
@@ -369,6 +379,7 @@ def test_an_edge_index_is_taken(as_given):
     (np.eye(2, dtype=int), r"array of shape \(2, 2\) int64, expected .* m other than 2"),
     (np.zeros((2, 3)), r"array of shape \(2, 3\) float64, expected integers"),
     (np.ma.masked_equal([[1, 2, 3], [4, 5, 6]], 5), "1 fields are masked"),
+    (nx.DiGraph([("a", "b", {"target": 1})]), "Rename the attribute of the edges"),
     ({"train": TABLE}, r"found dict; it has \['train'\]: pass one of them"),
     (None, "found NoneType"),
 ])
