@@ -99,7 +99,8 @@ def label_values(
         row = table.index[bad.argmax()]
         said = (" and no word that says whether a pair holds; labels are 0 and 1, true and false, yes and no, "
                 "entailment and neutral or contradiction" if words else "; labels are numbers where min_label= is said")
-        raise ValueError(f"{where}, row {row} (the first is 0): label {text[row]!r} is no number{said}"
+        found = "is missing" if pd.isna(text[row]) else f"{str(text[row])!r} is no number"
+        raise ValueError(f"{where}, row {row} (the first is 0): label {found}{said}"
                          f"{', or numbers with min_label=' if words else ''}")
     return values
 
@@ -169,11 +170,18 @@ def _parts(column, where):
     return parts
 
 
+def _part_words(column):
+    "The words of a column where each is a part's, but for empty ones; else none"
+    words = pd.Series(column.dropna().unique(), dtype=object).map(str).str.strip().tolist()
+    words = [word for word in words if word]
+    return words if all(word.casefold() in PART_NAMES for word in words) else []
+
+
 def _split_not_named(table, unused):
     "What is said of a column of train, valid and test that nobody has named; None where there is none"
     for column in unused:
-        if str(table[column].iloc[0]).strip().casefold() not in PART_NAMES: continue
-        if (text := pd.Series(table[column].unique()).map(str).str.strip()).str.casefold().isin(PART_NAMES).all():
+        if not _part_words(table[column].iloc[:1000]): continue
+        if text := _part_words(table[column]):
             return f"{column} ({', '.join(text)}): name it with split_column= to keep to its parts"
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a11

@@ -40,11 +40,15 @@ def list_ids(
     if isinstance(ids, set | frozenset):
         raise TypeError(f"ids: a {type(ids).__name__} has no order, expected a list with an id for each row, or a "
                         "dict id -> row")
+    if isinstance(ids, str | bytes) or not hasattr(ids, "__iter__") and not hasattr(ids, "to_pandas"):
+        raise TypeError(f"ids: expected a list with an id for each row, found {ids!r}; a file is read by read_ids")
     if isinstance(ids, Mapping):
         ids = _by_row(ids)
     if hasattr(ids, "detach"):
         ids = ids.detach().cpu().numpy()
-    if isinstance(ids, pd.DataFrame) or hasattr(ids, "to_pandas") and hasattr(ids, "columns"):
+    if hasattr(ids, "to_pandas"):  # of polars or pyarrow
+        ids = ids.to_pandas()
+    if isinstance(ids, pd.DataFrame):
         table = as_table(ids, what="ids")
         column = table.columns[0] if table.shape[1] == 1 else find_column(table, ("id",), "ids")
         if column is None: raise ValueError(f"ids: columns {list(table.columns)}, expected one, or a column id")

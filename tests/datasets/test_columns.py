@@ -87,7 +87,7 @@ def test_labels_are_read_as_they_are_meant(labels):
 @pytest.mark.parametrize("label, says", [
     ("maybe", "label 'maybe' is no number and no word"), ("", "label '' is no number"),
     ("-", "label '-' is no number"),
-    (None, "is no number"), (2, "label 2 is neither 0 nor 1"),
+    (None, "label is missing"), (2, "label 2 is neither 0 nor 1"),
      (-1, "label -1 is neither"), (0.5, "label 0.5 is neither"),
     (np.inf, r"label .*inf.* is no number")])
 def test_a_label_of_which_it_is_not_clear_what_it_says_is_refused(label, says):
@@ -153,6 +153,8 @@ def test_a_column_of_parts_that_was_not_named_is_said(column):
                                              "to its parts")
     assert read["unused columns"] == column
     assert "split column not used" not in read_pairs(PETS.assign(**{column: ["train", "later", "test"]}))[1]
+    assert "split column not used" in read_pairs(table.assign(**{column: [None, "train", " test"]}))[1]
+    assert "split column not used" not in read_pairs(PETS.assign(**{column: None}))[1]
     assert "split column not used" not in read_pairs(table, split_column=column.upper())[1]
 
 

@@ -276,6 +276,13 @@ def test_ids_without_an_order_or_a_meaning_are_refused(ids, says):
     with pytest.raises((TypeError, ValueError), match=says): from_pairs(PAIRS, VECTORS, ids=ids)
 
 
+def test_columns_of_arrow_are_ids():
+    pa = pytest.importorskip("pyarrow")
+    for ids in (pa.array(WORDS), pa.chunked_array([WORDS]), pa.table(dict(id=WORDS))): assert list_ids(ids) == WORDS
+    for odd in (7, "ids.txt", b"w00"):
+        with pytest.raises(TypeError, match="ids: expected a list with an id for each row"): list_ids(odd)
+
+
 def test_numbers_are_ids_whatever_holds_them():
     pairs = pd.DataFrame(dict(source=range(1, 12), target=[i // 2 for i in range(1, 12)]))
     for ids in (torch.arange(12), np.arange(12.0), list(range(12)), [float(i) for i in range(12)]):
