@@ -3,14 +3,16 @@ import os
 import subprocess
 import sys
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib import Parallel, delayed
 
-from rolebregman.datasets import Items, from_pairs, pair_blocks, relative_to, require_items, toy_tree
+from rolebregman.datasets import Items, from_pairs, list_ids, pair_blocks, relative_to, require_items, toy_tree
 
 
 class Lengths:
@@ -90,7 +92,8 @@ def test_repeated_self_and_mutual_pairs_are_counted():
     more = pd.concat([PAIRS, PAIRS[:3], pd.DataFrame([("w00", "w01"), ("w05", "w05")], columns=PAIRS.columns)])
     ds = from_pairs(more, VECTORS, ids=WORDS)
     assert ds.report["dropped"] == {"self-pair": 1, "repeated pair": 3}
-    assert ds.report["read"] == {"rows": 16, "source column": "child", "target column": "parent"}
+    assert ds.report["read"] == {"rows": 16, "source column": "child", "target column": "parent",
+                                 "used columns": "child (source), parent (target)"}
     assert ds.report["kept"] == {"nodes": 12, "pairs": 12, "pairs in both directions": 2}
     assert sum((~ds.one_way(k)).sum() for k in ds.edges) == 2
 
@@ -173,7 +176,7 @@ def test_strengths_of_all_pairs_are_kept_for_graded_evaluation():
     weak = pd.DataFrame([("w01", "w02"), ("w02", "w03"), ("w03", "w04")], columns=PAIRS.columns)
     table = pd.concat([PAIRS.assign(strength=5.5), weak.assign(strength=0.5)], ignore_index=True)
     ds = from_pairs(table, VECTORS, ids=WORDS, label="strength", min_label=4)
-    assert related(ds) == EXPECTED and ds.report["dropped"] == {"does not hold by its label": 3}
+    assert related(ds) == EXPECTED and ds.report["dropped"] == {} and ds.report["kept"]["labelled as not holding"] == 3
     assert len(ds.graded) == 14 and (ds.graded["score"] < 4).sum() == 3
     for part, edges in ds.edges.items():
         strong = ds.graded[(ds.graded["split"] == part) & (ds.graded["score"] > 4)]
@@ -247,6 +250,110 @@ def split_of(seed):
     ds = from_pairs(PAIRS, VECTORS, ids=WORDS, seed=seed)
     tree = toy_tree(depth=3, seed=seed)
     return [{k: e.tolist() for k, e in d.edges.items()} for d in (ds, tree)]
+
+
+# Ids, parts and labels
+
+@pytest.mark.parametrize("ids", [
+    {w: i for i, w in reversed([*enumerate(WORDS)])}, np.array(WORDS), np.array(WORDS, "S"), tuple(WORDS),
+    pd.Series(WORDS, range(5, 17)), pd.Index(WORDS), pd.DataFrame(dict(id=WORDS)),
+    pd.DataFrame(dict(note="x", ID=WORDS)),
+    dict.fromkeys(WORDS).keys()])
+def test_ids_are_those_of_the_rows_whatever_they_come_as(ids):
+    ds = from_pairs(PAIRS, VECTORS, ids=ids)
+    assert list(ds.nodes["id"]) == WORDS and related(ds) == EXPECTED
+
+
+@pytest.mark.parametrize("ids, says", [
+    (set(WORDS), "ids: a set has no order"), (frozenset(WORDS), "ids: a frozenset has no order"),
+    (dict(enumerate(WORDS)), "ids: a mapping gives each id its row"), (dict.fromkeys(WORDS, 0), "each once"),
+    ({w: i + 1 for i, w in enumerate(WORDS)}, "one of 0 to 11"),
+    ([*WORDS[:5], None, *WORDS[6:]], "ids: row 5 .* no id"),
+    (np.array(WORDS).reshape(6, 2), r"ids: shape \(6, 2\), expected \(n,\)"),
+    (np.ma.masked_equal(np.arange(12), 4), "ids: row 4 is masked"), ([2.0**53] * 12, "ids: row 0 .*several whole"),
+    (pd.DataFrame(dict(a=WORDS, b=WORDS)), r"ids: columns \['a', 'b'\], expected one, or a column id")])
+def test_ids_without_an_order_or_a_meaning_are_refused(ids, says):
+    with pytest.raises((TypeError, ValueError), match=says): from_pairs(PAIRS, VECTORS, ids=ids)
+
+
+def test_columns_of_arrow_are_ids():
+    pa = pytest.importorskip("pyarrow")
+    for ids in (pa.array(WORDS), pa.chunked_array([WORDS]), pa.table(dict(id=WORDS))): assert list_ids(ids) == WORDS
+    for odd in (7, "ids.txt", b"w00"):
+        with pytest.raises(TypeError, match="ids: expected a list with an id for each row"): list_ids(odd)
+
+
+def test_numbers_are_ids_whatever_holds_them():
+    pairs = pd.DataFrame(dict(source=range(1, 12), target=[i // 2 for i in range(1, 12)]))
+    for ids in (torch.arange(12), np.arange(12.0), list(range(12)), [float(i) for i in range(12)]):
+        assert list_ids(ids) == [str(i) for i in range(12)]
+        assert from_pairs(pairs, VECTORS, ids=ids).num_nodes == 12
+    for edges in (nx.from_pandas_edgelist(pairs, create_using=nx.DiGraph), torch.tensor(pairs.to_numpy().T)):
+        assert sorted(map(tuple, from_pairs(edges, VECTORS).positives.tolist())) == [(i, i // 2) for i in range(1, 12)]
+    assert from_pairs(edges, VECTORS).report["source"] == "a torch Tensor"
+
+
+def test_a_pool_may_be_a_set_and_of_any_type():
+    for pool in ({"w00", "w07", "w08"}, np.array(["w08", "w00", "w07"], "S"), [b"w00", b"w07", b"w08"]):
+        ds = from_pairs(PAIRS, VECTORS, ids=WORDS, pool=pool)
+        assert [ds.id(i) for i in ds.pool] == ["w00", "w07", "w08"]
+
+
+PART = ["train", "test", "train", "validation", "Train", "TEST", "train", "dev", "train", "train", "test"]
+
+
+def test_a_column_of_parts_is_the_split(tmp_path):
+    PAIRS.assign(Fold=PART).to_csv(tmp_path/"p.csv", index=False)
+    ds = from_pairs(tmp_path/"p.csv", VECTORS, ids=WORDS, split_column="fold", seed=3)
+    wanted = {part: {pair for pair, own in zip(PAIRS.itertuples(index=False, name=None), PART, strict=True)
+                     if own.lower().startswith(names)} for part, names in
+              dict(train="train", valid=("val", "dev"), test="test").items()}
+    assert {part: related(ds, part) for part in ds.edges} == wanted and not len(ds.known)
+    assert ds.report["read"]["parts"] == "train 6, test 3, valid 2" and "split column not used" not in ds.report["read"]
+    again = from_pairs(PAIRS.assign(Fold=PART)[::-1], VECTORS, ids=WORDS, split_column="Fold")
+    assert all((ds.edges[part] == again.edges[part]).all() for part in ds.edges)
+    left = from_pairs(tmp_path/"p.csv", VECTORS, ids=WORDS)
+    assert left.report["read"]["split column not used"].startswith("Fold (train, test, validation, Train, TEST, dev)")
+
+
+def test_a_split_of_training_pairs_alone_has_no_other_part():
+    ds = from_pairs(PAIRS.assign(split="train"), VECTORS, ids=WORDS, split_column="split")
+    assert [len(ds.edges[part]) for part in ("train", "valid", "test")] == [11, 0, 0]
+    for more in (dict(split="node"), dict(fractions=(0.5, 0.25, 0.25))):
+        with pytest.raises(ValueError, match="split_column = 'split' says the parts: leave split= and fractions= out"):
+            from_pairs(PAIRS.assign(split="train"), VECTORS, ids=WORDS, split_column="split", **more)
+
+
+def test_pairs_labelled_as_not_holding_are_kept_as_such():
+    false = [("w00", "w05", 0), ("w00", "w06", 0), ("w00", "w06", 0), ("w00", "new", 0), ("w03", "w03", 0)]
+    table = pd.concat([PAIRS.assign(Label=1), pd.DataFrame(false, columns=["child", "parent", "Label"])])
+    ds, plain = from_pairs(table, VECTORS, ids=WORDS), from_pairs(PAIRS, VECTORS, ids=WORDS)
+    assert related(ds) == EXPECTED and all((ds.edges[part] == plain.edges[part]).all() for part in ds.edges)
+    denied = ds.graded[ds.graded["score"] == 0]
+    named = [(ds.id(s), ds.id(t)) for s, t in denied[["source", "target"]].to_numpy()]
+    assert named == [("w00", "w05"), ("w00", "w06")]
+    assert ds.report["kept"] == {"nodes": 12, "pairs": 11, "labelled as not holding": 2}
+    assert ds.report["dropped"] == {"labelled as not holding, but repeated, of itself or of an id without a vector": 3}
+    assert from_pairs(PAIRS.assign(Label="yes"), VECTORS, ids=WORDS).graded is None
+
+
+def test_a_false_pair_keeps_the_part_that_the_table_gives_it():
+    false = [("w00", "w05", "test", 0), ("w00", "w06", "train", 0)]
+    true = PAIRS.assign(split=PART, label=1)
+    table = pd.concat([true, pd.DataFrame(false, columns=true.columns)])
+    ds = from_pairs(table, VECTORS, ids=WORDS, split_column="split")
+    assert list(ds.graded["split"][ds.graded["score"] == 0]) == ["test", "train"]
+    for part, edges in ds.edges.items():
+        own = ds.graded[(ds.graded["split"] == part) & (ds.graded["score"] == 1)]
+        assert {tuple(e) for e in own[["source", "target"]].to_numpy()} == {tuple(e) for e in edges}
+
+
+def test_one_relation_of_a_table_makes_a_dataset():
+    back = PAIRS[::-1].set_axis(["parent", "child"], axis=1)
+    more = pd.concat([PAIRS.assign(relation="is_a"), back.assign(relation="has")])
+    with pytest.raises(ValueError, match="'is_a' .*'has'|'has' .*'is_a'"): from_pairs(more, VECTORS, ids=WORDS)
+    ds = from_pairs(more, VECTORS, ids=WORDS, relation="is_a")
+    assert related(ds) == EXPECTED and ds.report["dropped"] == {"of another relation": 11}
 
 
 # Larger than memory

@@ -1,15 +1,21 @@
 """Files with every fault that a stranger's file may have: counted where the meaning is clear, else named."""
 import gzip
+import re
 import sys
+import zipfile
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
+import torch
 
 from rolebregman.datasets import (
     as_ids,
     faults_named,
     kind_of,
+    pair_blocks,
     pairs_of_table,
     pick_columns,
     read_pairs,
@@ -39,7 +45,8 @@ def test_every_format_gives_the_same_pairs(tmp_path, name, sep):
     (tmp_path/name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
     found, read, dropped = read_pairs(tmp_path/name)
     assert pairs_of(found) == [("dog", "animal", 0)] and dropped == {}
-    assert read == {"rows": 1, "source column": "child", "target column": "parent"}
+    assert read == {"rows": 1, "source column": "child", "target column": "parent",
+                    "used columns": "child (source), parent (target)"}
 
 
 def test_parquet_gives_the_same_pairs(tmp_path):
@@ -79,14 +86,14 @@ def test_labels_choose_the_pairs_that_hold():
     table = pd.DataFrame(dict(source=list("abc"), target=list("xyz"), label=[1, 0, 1], score=[0.2, 5.5, 4]))
     assert list(read_pairs(table)[0].source) == ["a", "c"]
     assert list(read_pairs(table, label="score", min_label=4)[0].source) == ["b", "c"]
-    assert read_pairs(table.astype(str))[2] == {"does not hold by its label": 1}
+    assert read_pairs(table.astype(str))[2] == {"labelled as not holding": 1}
 
 
 def test_columns_that_are_not_used_are_said():
     table = pd.DataFrame(dict(strength=[1, 2], source=list("ab"), target=list("xy"), note="z"))
-    assert read_pairs(table)[1]["columns not used"] == "strength, note"
-    assert read_pairs(table, label="strength", min_label=0)[1]["columns not used"] == "note"
-    assert "columns not used" not in read_pairs(table[["source", "target"]])[1]
+    assert read_pairs(table)[1]["unused columns"] == "strength, note"
+    assert read_pairs(table, label="strength", min_label=0)[1]["unused columns"] == "note"
+    assert "unused columns" not in read_pairs(table[["source", "target"]])[1]
 
 
 def test_two_columns_of_one_name_are_refused():
@@ -117,10 +124,11 @@ GOOD = dict(source=["a", "b"], target=["c", "d"])
     (dict(x=["a"], y=["b"]), {}, r"among the columns \['x', 'y'\]; pass source= and target="),
     (GOOD, dict(source="src"), r"has no column 'src' \(source=\); its columns are \['source', 'target'\]"),
     (GOOD, dict(label="strength"), r"has no column 'strength' \(label=\)"),
-    (dict(GOOD, label=["1", "yes"]), {}, r"row 1 .*: label 'yes' is no number"),
+    (dict(GOOD, label=["1", "maybe"]), {}, r"row 1 .*: label 'maybe' is no number and no word that says"),
+    (dict(GOOD, label=["1", "yes"]), dict(min_label=1), r"row 1 .*: label 'yes' is no number; labels are numbers"),
     (dict(GOOD, label=[1, np.inf]), {}, r"row 1 .*: label .*inf.* is no number"),
     (dict(GOOD, label=[1, 0.7]), {}, r"row 1 .*: label 0.7 is neither 0 nor 1; say with min_label="),
-    (dict(GOOD, label=[0, 0]), {}, r"no pair is left; dropped \{'does not hold by its label': 2"),
+    (dict(GOOD, label=[0, 0]), {}, r"no pair is left; dropped \{'labelled as not holding': 2"),
     (dict(source=["a"], target=["a"]), {}, r"no pair is left; dropped .*'self-pair': 1"),
     (dict(source=[], target=[]), {}, r"pairs has 0 rows"),
     (GOOD, dict(source="source", target="source"), r"column 'source' cannot be both source= and target="),
@@ -141,7 +149,14 @@ def test_a_table_that_cannot_be_meant_is_named(table, options, says):
     ("e.csv.gz", gzip.compress(b"source,target\n" + b"a,b\n" * 999)[:-9], r"e.csv.gz is damaged or cut off"),
     ("g.csv", "source,target\na,b\n".encode("utf-16"), r"g.csv is not UTF-8 text: byte 0xff"),
     ("h.csv", b"source,target\na,b\nc\n", r"h.csv, row 1 \(the first is 0\): column 'target' is empty"),
-    ("f.xlsx", b"PK", r"f.xlsx: expected .csv, .tsv, .tab or .parquet"),
+    ("f.docx", b"PK", r"f.docx: expected .csv, .tsv, .tab, .parquet, .feather, .jsonl, .ndjson or .xlsx"),
+    ("i.feather", b"ARROW1", r"i.feather is damaged, cut off or no Feather file"),
+    ("j.jsonl", b'{"source": "a", "target": "b"}\n{"source": "a"\n', r"j.jsonl, line 2: expected one JSON object"),
+    ("k.jsonl", b'{"source": "a", "target": "b", "source": "c"}\n', r"k.jsonl, line 1: .*a name stands twice"),
+    ("l.ndjson", b'["a", "b"]\n', r"l.ndjson, line 1: expected one JSON object a line \(found list\)"),
+    ("m.csv.bz2", b"source,target\n", r"m.csv.bz2 is damaged or cut off"),
+    ("n.csv.xz", b"source,target\n", r"n.csv.xz is damaged or cut off"),
+    ("o.csv.zip", b"source,target\n", r"o.csv.zip is damaged or cut off"),
 ])
 def test_a_damaged_table_is_named(tmp_path, name, content, says):
     (tmp_path/name).write_bytes(content)
@@ -203,3 +218,204 @@ def test_faults_of_a_file_carry_its_name():
     with pytest.raises(ValueError, match="a.txt is not UTF-8 text: byte 0xff"), faults_named("a.txt"): b"\xff".decode()
     with pytest.raises(ValueError, match="a.gz is damaged or cut off"), faults_named("a.gz"): raise EOFError("end")
     with pytest.raises(KeyError), faults_named("a.txt"): {}["passes"]
+
+
+# What a table may come as
+
+ROWS = [("dog", "animal"), ("null", "animal"), ("007", "agent")]
+TABLE = pd.DataFrame(ROWS, columns=["child", "parent"])
+
+
+def zipped(path, members):
+    with zipfile.ZipFile(path, "w") as box:
+        for name, text in members.items(): box.writestr(name, text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["p.csv.gz", "p.csv.bz2", "p.csv.xz", "p.csv.zip", "p.tsv.bz2", "p.tab.xz"])
+def test_a_packed_table_gives_the_same_pairs(tmp_path, name):
+    TABLE.to_csv(tmp_path/name, index=False, sep="," if ".csv" in name else "\t")
+    assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/name)[0])] == ROWS
+    assert [len(block) for block in table_blocks(tmp_path/name, 2)] == [2, 1]
+
+
+def test_a_table_packed_as_zst_gives_the_same_pairs(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    with pa.CompressedOutputStream(str(tmp_path/"p.csv.zst"), "zstd") as file:
+        file.write(TABLE.to_csv(index=False).encode())
+    assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/"p.csv.zst")[0])] == ROWS
+    (tmp_path/"q.csv.zst").write_bytes(b"source,target\na,b\n")
+    with pytest.raises(ValueError, match="q.csv.zst is damaged or cut off"): read_pairs(tmp_path/"q.csv.zst")
+
+
+def test_a_zip_holds_one_table_whatever_a_mac_adds(tmp_path):
+    text = TABLE.to_csv(index=False, sep="\t")
+    path = zipped(tmp_path/"any.zip", {"folder/p.tsv": text, "__MACOSX/folder/._p.tsv": "x"})
+    assert [pair[:2] for pair in pairs_of(read_pairs(path)[0])] == ROWS
+    with pytest.raises(ValueError, match=r"two.zip holds 2 files \['a.csv', 'b.csv'\], expected one"):
+        read_pairs(zipped(tmp_path/"two.zip", {"a.csv": text, "b.csv": text}))
+    with pytest.raises(ValueError, match="odd.zip: expected .csv"):
+        read_pairs(zipped(tmp_path/"odd.zip", {"a.md": text}))
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.feather", "p.jsonl", "p.ndjson", "p.jsonl.gz", "p.parquet.zip"])
+def test_columns_and_lines_give_the_same_pairs(tmp_path, name):
+    if "json" not in name: pytest.importorskip("pyarrow")
+    kind, write = kind_of(name), tmp_path/name.removesuffix(".zip")
+    if kind == "parquet": TABLE.to_parquet(write)
+    elif kind == "feather": TABLE.to_feather(write)
+    else: TABLE.to_json(write, orient="records", lines=True)
+    if name.endswith("zip"): zipped(tmp_path/name, {write.name: write.read_bytes()})
+    assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/name)[0])] == ROWS
+
+
+def test_lines_of_json_keep_large_ids_and_labels(tmp_path):
+    (tmp_path/"p.jsonl").write_text('{"source": 9007199254740993, "target": "a", "label": true}\n\n'
+                                    '{"source": 9007199254740992, "target": "a", "label": false}\n')
+    assert pairs_of(read_pairs(tmp_path/"p.jsonl")[0]) == [("9007199254740993", "a", 0)]
+
+
+def test_excel_gives_the_same_pairs_or_names_what_to_install(tmp_path, monkeypatch):
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError:
+        with zipfile.ZipFile(tmp_path/"p.xlsx", "w") as box:
+            for name in ("[Content_Types].xml", "xl/workbook.xml"): box.writestr(name, "<x/>")
+        with pytest.raises(ImportError, match="p.xlsx: to read Excel, pip install openpyxl"):
+            read_pairs(tmp_path/"p.xlsx")
+    else:
+        TABLE.to_excel(tmp_path/"p.xlsx", index=False)
+        assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/"p.xlsx")[0])] == ROWS
+        with pd.ExcelWriter(tmp_path/"q.xlsx") as book:
+            for sheet in "ab": TABLE.to_excel(book, sheet_name=sheet, index=False)
+        with pytest.raises(ValueError, match=r"q.xlsx has the sheets \['a', 'b'\]"): read_pairs(tmp_path/"q.xlsx")
+
+
+@pytest.mark.parametrize("name, sep, word", [
+    ("p.csv", ";", "semicolons"), ("p.csv", "|", "pipes"), ("p.csv", "\t", "tabs"), ("p.tsv", ",", "commas"),
+    ("p.tab", ";", "semicolons")])
+def test_another_separator_is_noticed_and_may_be_said(tmp_path, name, sep, word):
+    more = [*ROWS, ("a,b", "c\td") if sep in ";|" else ("a;b", "c|d")]
+    pd.DataFrame(more, columns=["child", "parent"]).to_csv(tmp_path/name, index=False, sep=sep)
+    for read in (read_pairs, lambda path: list(pair_blocks(path))):
+        with pytest.raises(ValueError, match=re.escape(f"its header has {word}: of a file of pairs pass sep={sep!r}")):
+            read(tmp_path/name)
+    assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/name, sep=sep)[0])] == more
+    assert pairs_of(pd.concat(pair_blocks(tmp_path/name, sep=sep)))[3][:2] == more[3]
+
+
+def test_an_encoding_may_be_said(tmp_path):
+    (tmp_path/"p.csv").write_text("source,target\ncafé,x\n", encoding="latin-1")
+    assert pairs_of(read_pairs(tmp_path/"p.csv", encoding="latin-1")[0]) == [("café", "x", 0)]
+    (tmp_path/"q.tsv").write_text("source\ttarget\ncafé\tx\n", encoding="utf-16")
+    assert pairs_of(read_pairs(tmp_path/"q.tsv", encoding="utf-16", sep="\\t")[0]) == [("café", "x", 0)]
+    with pytest.raises(ValueError, match="encoding = 'utf-99' is not known"):
+        read_pairs(tmp_path/"p.csv", encoding="utf-99")
+    with pytest.raises(ValueError, match="p.csv is not of the encoding"):
+        read_pairs(tmp_path/"p.csv", encoding="utf-16")
+    with pytest.raises(ValueError, match="sep = '::', expected one character"): read_pairs(tmp_path/"p.csv", sep="::")
+    with pytest.raises(ValueError, match="pairs: only a file has a sep="): read_pairs(TABLE, sep=";")
+
+
+class Polars:
+    "A frame that is none of pandas', as polars and pyarrow have it"
+    columns = ["child", "parent"]
+    def to_pandas(self): return TABLE
+
+
+class Lazy:
+    def collect(self): return Polars()
+
+
+@pytest.mark.parametrize("given", [nx.DiGraph(ROWS), nx.MultiDiGraph(ROWS), Polars(), Lazy(), np.array(ROWS)])
+def test_tables_of_other_libraries_are_taken(given):
+    assert {pair[:2] for pair in pairs_of(read_pairs(given)[0])} == set(ROWS)
+
+
+def test_attributes_of_edges_are_columns():
+    graph = nx.DiGraph([("a", "b", {"Label": "yes", "weight": 2}), ("b", "c", {"Label": "no", "weight": 1})])
+    found, read, _ = read_pairs(graph)
+    assert pairs_of(found) == [("a", "b", 0)] and read["unused columns"] == "weight"
+    graph.edges["b", "c"].update(relation="is_a")
+    graph.edges["a", "b"].update(relation="has")
+    with pytest.raises(ValueError, match="column 'relation' has several relations"): read_pairs(graph)
+
+
+def test_arrow_tables_are_taken():
+    pa = pytest.importorskip("pyarrow")
+    assert [pair[:2] for pair in pairs_of(read_pairs(pa.Table.from_pandas(TABLE))[0])] == ROWS
+
+
+def test_real_polars_frames_are_taken():
+    pl = pytest.importorskip("polars")
+    for given in (pl.DataFrame(ROWS, schema=["child", "parent"], orient="row"),
+                  pl.LazyFrame(ROWS, schema=["child", "parent"], orient="row")):
+        assert [pair[:2] for pair in pairs_of(read_pairs(given)[0])] == ROWS
+
+
+def test_the_numbers_of_a_datasets_labels_are_its_names():
+    "In GLUE and SNLI 0 is the number of entailment"
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(dict(premise=datasets.Value("string"), hypothesis=datasets.Value("string"),
+                                      label=datasets.ClassLabel(names=["entailment", "not_entailment"])))
+    data = datasets.Dataset.from_dict(dict(premise=["a", "b"], hypothesis=["c", "d"], label=[0, 1]), features=features)
+    assert pairs_of(read_pairs(data)[0]) == [("a", "c", 0)]
+    with pytest.raises(ValueError, match="row 1 .*label '-1' is no number|label -1 is neither"):
+        read_pairs(data.map(lambda row: dict(label=-1 if row["premise"] == "b" else 0)))
+    with pytest.raises(TypeError, match=r"found DatasetDict; it has \['train'\]"):
+        read_pairs(datasets.DatasetDict(train=data))
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, torch.tensor, lambda m: np.array(m, np.int32)])
+def test_an_edge_index_is_taken(as_given):
+    edges = [[1, 2, 3, 4], [0, 0, 1, 1]]
+    found = [pair[:2] for pair in pairs_of(read_pairs(as_given(edges))[0])]
+    assert found == [("1", "0"), ("2", "0"), ("3", "1"), ("4", "1")]
+
+
+@pytest.mark.parametrize("given, says", [
+    (nx.Graph(ROWS), "a Graph has no direction; pass a networkx DiGraph"),
+    (scipy.sparse.eye_array(3).tocsr(), r"found csr_array; of an adjacency .* np.stack\(pairs.nonzero\(\)\)"),
+    (np.eye(2, dtype=int), r"array of shape \(2, 2\) int64, expected .* m other than 2"),
+    (np.zeros((2, 3)), r"array of shape \(2, 3\) float64, expected integers"),
+    (np.ma.masked_equal([[1, 2, 3], [4, 5, 6]], 5), "1 fields are masked"),
+    (nx.DiGraph([("a", "b", {"target": 1})]), "Rename the attribute of the edges"),
+    ({"train": TABLE}, r"found dict; it has \['train'\]: pass one of them"),
+    (None, "found NoneType"),
+])
+def test_what_is_no_table_of_pairs_is_named(given, says):
+    with pytest.raises((TypeError, ValueError), match=says): read_pairs(given)
+
+
+# Ids
+
+@pytest.mark.parametrize("dtype", [
+    "Float64", "Int64", "float32", "double[pyarrow]", "int64[pyarrow]", "category", object])
+def test_whole_ids_are_the_same_in_any_column(dtype):
+    if "pyarrow" in str(dtype): pytest.importorskip("pyarrow")
+    assert list(as_ids(pd.Series([7, 12], dtype=dtype))) == ["7", "12"]
+
+
+@pytest.mark.parametrize("values, dtype, row", [
+    ([1, 2**53, 2**53 + 1], float, 1), ([1e20], float, 0), ([1, 2**60], "Float64", 1), ([3, 2**24], "float32", 1),
+    (["a", 1e17], object, 1), ([1, -2.0**53], float, 1), ([4.5, 2.0**53], float, 1)])
+def test_floats_that_stand_for_several_whole_numbers_are_no_ids(values, dtype, row):
+    with pytest.raises(ValueError, match=rf"ids: row {row} \(the first is 0\).* stands for several whole numbers"):
+        as_ids(pd.Series(values, dtype=dtype))
+    with pytest.raises(ValueError, match=rf"pairs, column 'source': row {row} "):
+        read_pairs(pd.DataFrame(dict(source=pd.Series(values, dtype=dtype), target="x")))
+
+
+def test_bytes_are_text_and_lists_are_no_ids():
+    assert list(as_ids(pd.Series([b"dog", "caf\u00e9".encode(), " x "]))) == ["dog", "caf\u00e9", "x"]
+    with pytest.raises(ValueError, match="row 1 .*can't decode"): as_ids(pd.Series([b"dog", b"\xff"]))
+    for odd in (["a"], {"a": 1}, np.array([1])):
+        with pytest.raises(ValueError, match="row 1 .*expected an id"): as_ids(pd.Series(["a", odd]))
+
+
+@pytest.mark.parametrize("columns", [("ID", "Text"), (" id", "text "), ("text", "Id")])
+def test_columns_of_texts_are_found_in_any_case(columns):
+    table = pd.DataFrame({name: ["a"] if name.strip().lower() == "id" else ["an a"] for name in columns})
+    assert read_texts(table).to_dict() == {"a": "an a"}
+    with pytest.raises(ValueError, match="columns 'ID' and 'id' could each be id"):
+        read_texts(pd.DataFrame(dict(ID=["a"], id=["a"], text=["x"])))
