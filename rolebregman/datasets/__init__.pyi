@@ -94,6 +94,7 @@ from .vectors import read_ids as read_ids
 from .vectors import read_vectors as read_vectors
 from .word_vectors import WordVectors as WordVectors
 from .word_vectors import load_glove as load_glove
+from .word_vectors import look_up as look_up
 from .word_vectors import mean_vectors as mean_vectors
 from .word_vectors import phrase_rows as phrase_rows
 from .word_vectors import read_lines as read_lines

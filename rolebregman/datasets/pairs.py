@@ -68,12 +68,14 @@ class _Given:
     def nodes(
         self,
         wanted: Sequence[str],  # ids; word vectors and encoders give these, any other file all its rows
+        report: dict | None = None,  # takes what `read_vectors` says of the vectors
     ) -> tuple:  # vectors (n, d) or None, n nodes with id and perhaps text, what an id lacks that is not among them
         "The items that there are; no vectors where they are still to be made from texts. Raises what readers raise."
         texts = read_texts(self.texts)
         if self.vectors is None: return None, _nodes_of_texts(texts, wanted), "text in texts="
         with self.named():
-            features, ids = read_vectors(self.vectors, wanted, None if _is_file(self.ids) else self.id_column)
+            id_column = None if _is_file(self.ids) else self.id_column
+            features, ids = read_vectors(self.vectors, wanted, id_column, report)
             if self.ids is not None:
                 ids = read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids
             nodes = _nodes_of_vectors(features, range(len(features)) if ids is None else ids)
@@ -277,7 +279,7 @@ def from_pairs(
     if min_label is not None:
         scored = read_scores(pairs, source, target, label or "label")
     wanted = pd.unique((held if scored is None else scored)[["source", "target"]].to_numpy().ravel())
-    features, nodes, lacking = items.nodes(wanted)
+    features, nodes, lacking = items.nodes(wanted, of_vectors := {})
     if missing == "raise":
         require_items(held if scored is None else scored, nodes["id"], lacking, where)
     else:
@@ -286,5 +288,7 @@ def from_pairs(
         features = encode_texts(nodes["text"], encoder, quiet=quiet)
     report = Report(source="a DataFrame" if in_memory else Path(pairs).name, read=read,
                     kept=dict(nodes=len(nodes), pairs=len(held)), dropped=dropped)
+    if of_vectors:
+        report["vectors"] = of_vectors
     with items.named():
         return _dataset_of(name, features, nodes, held, scored, report, seed, fractions, split, pool)

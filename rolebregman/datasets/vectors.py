@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .readers import TEXT_TABLES, as_ids, faults_named, kind_of, read_table
-from .word_vectors import mean_vectors, phrase_rows, read_lines, read_word_vectors, spellings
+from .word_vectors import look_up, mean_vectors, read_lines, read_word_vectors, spellings
 
 # %% ../../nbs/datasets/vectors.ipynb #b1dc0406
 def _vectors_of_numpy(path):
@@ -37,10 +37,11 @@ def _as_floats(vectors):
     return vectors.astype(np.float32) if vectors.dtype.kind in "iub" else vectors
 
 # %% ../../nbs/datasets/vectors.ipynb #afd58635
-def _vectors_of_words(path, wanted):
+def _vectors_of_words(path, wanted, report):
     "The wanted words that a file of word vectors covers"
     words = read_word_vectors(path, spellings(wanted))
-    rows = {i: found for i in wanted if (found := phrase_rows(words, i))}
+    rows, ways = look_up(words, wanted)
+    report |= ways | {k: v for k, v in words.report.items() if k not in ("read", "kept")}
     return mean_vectors(words, list(rows.values())), list(rows)
 
 # %% ../../nbs/datasets/vectors.ipynb #2f5bebcc
@@ -152,6 +153,7 @@ def read_vectors(
     embeddings,  # array, tensor, DataFrame; .npy, .npz, .parquet, .csv, .tsv, or word vectors
     wanted: Sequence[str] = (),  # ids to look up in a file of word vectors
     id_column: str | None = None,  # of a table, for the ids; default: "id", a column of text, the index
+    report: dict | None = None,  # takes what was found in which way, changed, or left out
 ) -> tuple[np.ndarray, list[str] | None]:  # (n, d) and the n ids where it brings them
     """Vectors and, where they come with them, ids. Of word vectors only the wanted ones that are covered are returned.
 
@@ -171,7 +173,7 @@ def read_vectors(
     if kind in ("npy", "npz"): return _vectors_of_numpy(path)
     if kind == "parquet": return _vectors_of_frame(read_table(path), str(path), id_column)
     if kind in TEXT_TABLES: return _vectors_of_frame(_numbers_of_text(path, id_column), str(path))
-    return _vectors_of_words(path, wanted)
+    return _vectors_of_words(path, wanted, {} if report is None else report)
 
 # %% ../../nbs/datasets/vectors.ipynb #1e97573d
 def read_ids(

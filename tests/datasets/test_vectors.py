@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rolebregman.datasets import read_ids, read_pairs, read_vectors
+from rolebregman.datasets import from_pairs, read_ids, read_pairs, read_vectors
 
 
 def test_vectors_come_from_arrays_frames_and_files(tmp_path):
@@ -92,6 +92,19 @@ def test_word_vectors_are_looked_up_and_never_made_up(tmp_path, name):
     (tmp_path/name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
     vectors, ids = read_vectors(tmp_path/name, ["Rose", "ice cream", "ice age", "tulip"])
     assert ids == ["Rose", "ice cream"] and vectors.tolist() == [[0, 0, 2], [0.5, 0.5, 0]]
+
+
+def test_the_report_says_how_words_were_found(tmp_path):
+    (tmp_path/"w.vec").write_text("6 2\nUS 1 0\nus 0 1\nNew_York 1 1\nnew 2 0\nyork 0 2\nFrance 3 3\n")
+    pairs = pd.DataFrame([("US", "New_York"), ("France", "US"), ("us", "NEW"), ("New York", "us"), ("Peru", "US")],
+                         columns=["source", "target"])
+    ds = from_pairs(pairs, tmp_path/"w.vec", missing="drop", split="edge", fractions=(0.5, 0.25, 0.25))
+    assert dict(zip(ds.nodes["id"], ds.features.tolist(), strict=True)) == {
+        "US": [1, 0], "New_York": [1, 1], "France": [3, 3], "us": [0, 1], "NEW": [2, 0], "New York": [1, 1]}
+    assert ds.report["vectors"] == {"as written": 4, "in lower case": 1, "by their parts": 1, "not there": 1}
+    (tmp_path/"w.txt").write_text("a 1 0\nb 0 1\na 5 5\n")
+    read_vectors(tmp_path/"w.txt", ["a"], report=(said := {}))
+    assert said == {"as written": 1, "in lower case": 0, "by their parts": 0, "not there": 0, "repeated word": 1}
 
 
 @pytest.mark.parametrize("frame, says", [

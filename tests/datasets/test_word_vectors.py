@@ -1,6 +1,8 @@
 """Word vectors: only the wanted words, each with its own vector, and every fault of a file named with its line."""
+import bz2
 import gzip
 import json
+import lzma
 import os
 import zipfile
 
@@ -14,6 +16,7 @@ from rolebregman.datasets import (
     FetchError,
     WordVectors,
     load_glove,
+    look_up,
     mean_vectors,
     phrase_rows,
     read_lines,
@@ -50,6 +53,8 @@ def test_words_may_hold_spaces_and_vectors_are_exact(tmp_path):
     lambda text: "\ufeff" + text,
     lambda text: "4 3\n" + text, # word2vec's header
     lambda text: gzip.compress(text.encode()),
+    lambda text: bz2.compress(text.encode()),
+    lambda text: lzma.compress(text.encode()),
 ])
 def test_line_ends_headers_and_packing_make_no_difference(tmp_path, change):
     found = read_word_vectors(write(tmp_path, change(GLOVE)))
@@ -106,6 +111,33 @@ def test_a_bad_line_far_down_is_named(tmp_path):
     lines[8500] = "odd 1 2 three"
     with pytest.raises(ValueError, match=r"line 8501 \('odd'\)"):
         read_word_vectors(write(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize("header, says", [
+    ("5 3", "its header promises 5 words, but it has 4; it is cut off"), ("3000000 3", "promises 3,000,000 words"),
+])
+@pytest.mark.parametrize("pack, name", [(bytes, "v.txt"), (gzip.compress, "v.vec.gz"), (bz2.compress, "v.txt")])
+def test_a_header_that_promises_more_words_than_there_are_is_an_error(tmp_path, header, says, pack, name):
+    for text in (f"{header}\n{GLOVE}", f"{header}\n{GLOVE}\n\n"):  # an empty line is no word
+        for wanted in (None, ["dog"]):
+            with pytest.raises(ValueError, match=f"{name}: .*{says}"):
+                read_word_vectors(write(tmp_path, pack(text.encode()), name), wanted)
+    found = read_word_vectors(write(tmp_path, "3 3\n" + GLOVE))  # of too few is told
+    assert len(found) == 4 and found.report["word that the header does not count"] == 1
+
+
+def test_a_zip_is_read_where_it_holds_one_file(tmp_path):
+    def zipped(*names):
+        with zipfile.ZipFile(tmp_path/"w.zip", "w") as z:
+            for name in names: z.writestr(name, "" if name.endswith("/") else GLOVE)
+        return tmp_path/"w.zip"
+    for names in (["w.txt"], ["folder/", "folder/w.vec", "__MACOSX/w.vec"]):
+        assert read_word_vectors(zipped(*names))["dog"].tolist() == [1, 2, 3]
+    for names in ([], ["a.txt", "b.txt"]):
+        with pytest.raises(ValueError, match=rf"w\.zip holds {len(names)} files .*, expected one; unpack"):
+            read_word_vectors(zipped(*names))
+    (tmp_path/"w.zip").write_bytes(zipped("w.txt").read_bytes()[:-30])
+    with pytest.raises(ValueError, match="w.zip is damaged or cut off"): read_word_vectors(tmp_path/"w.zip")
 
 
 @pytest.mark.parametrize("content, says", [
@@ -175,6 +207,24 @@ def test_a_phrase_is_its_own_row_or_all_of_its_parts(phrase, words):
     if words:
         assert set(words) <= spellings([phrase])
         assert np.allclose(mean_vectors(WORDS, [rows])[0], np.mean([WORDS[w] for w in words], axis=0))
+
+
+CASED = ["US", "us", "New_York", "new", "york", "France", "St.", "Louis", "É"]
+
+
+@pytest.mark.parametrize("phrase, words, way", [
+    ("US", ["US"], "as written"), ("us", ["us"], "as written"), ("New_York", ["New_York"], "as written"),
+    ("France", ["France"], "as written"), ("NEW", ["new"], "in lower case"), ("Us", ["us"], "in lower case"),
+    ("new york", ["new", "york"], "by their parts"), ("New York", ["new", "york"], "by their parts"),
+    ("St. Louis", ["St.", "Louis"], "by their parts"), ("US-France", ["US", "France"], "by their parts"),
+    ("É", ["É"], "as written"), ("é", None, "not there"), ("france", None, "not there"), ("LOUIS", None, "not there"),
+])
+def test_a_token_is_looked_for_as_it_is_written_then_in_lower_case_then_by_its_parts(tmp_path, phrase, words, way):
+    text = "".join(f"{w} {' '.join(map(str, v))}\n" for w, v in zip(CASED, np.eye(len(CASED)), strict=True))
+    known = read_word_vectors(write(tmp_path, text), spellings([phrase]))
+    found, ways = look_up(known, [phrase])
+    assert {k: [known.words[i] for i in v] for k, v in found.items()} == ({phrase: words} if words else {})
+    assert [w for w, n in ways.items() if n] == [way]
 
 
 def test_words_and_vectors_must_fit():
