@@ -15,7 +15,8 @@ from scipy.stats import spearmanr
 
 from .directed import PARTS, DirectedDataset, Report, split_edges
 from .sources import fetch, provenance, sha256
-from .word_vectors import WordVectors, mean_vectors, phrase_rows, read_lines, vectors_for
+from .glove import vectors_for
+from .word_vectors import WordVectors, mean_vectors, phrase_rows, read_lines
 
 # %% ../../nbs/datasets/hyperlex.ipynb #253b4c28
 # The relations of HyperLex; `r-` says that the pair stands the other way round

@@ -19,7 +19,7 @@ from .directed import PARTS, DirectedDataset, Report, feature_blocks, split_by
 from .encoders import encode_texts
 from .readers import (
     kind_of, pairs_of_table, pick_columns, read_pairs, read_scores, read_texts, table_blocks)
-from .vectors import read_ids, read_vectors
+from .vectors import WORD_FILES, read_ids, read_vectors
 
 # %% ../../nbs/datasets/pairs.ipynb #595300f2
 def _is_file(given):
@@ -91,7 +91,7 @@ class _Loaded(_Given):
     def open_ended(self) -> bool:
         "Whether only pairs say which items there are, as for word vectors and for an encoder without texts."
         if self.vectors is None: return self.texts is None
-        return _is_file(self.vectors) and kind_of(self.vectors) in ("txt", "vec", "zip")
+        return _is_file(self.vectors) and kind_of(self.vectors) in WORD_FILES
 
     def load(
         self,
@@ -172,7 +172,7 @@ def require_items(
     where: str | Path,  # what an error names: the file
 ):
     "Raises a `ValueError` that names the first row with an id that is not there."
-    lost = ~pairs[["source", "target"]].isin(set(ids))
+    lost = ~pairs[["source", "target"]].astype(object).isin(set(ids))  # of pyarrow's text this takes 20 times as long
     if lost.any(axis=None):
         row, side = np.argwhere(lost.to_numpy())[0]
         column = ("source", "target")[side]
@@ -183,7 +183,7 @@ def require_items(
 
 def _covered(held, scored, nodes, lacking, dropped, where):
     "The pairs, and the scored ones if any, whose ids are both among the nodes; how many are not goes into `dropped`"
-    inside = [pairs[["source", "target"]].isin(set(nodes["id"])).all(axis=1) for pairs in (held, scored)
+    inside = [pairs[["source", "target"]].astype(object).isin(set(nodes["id"])).all(axis=1) for pairs in (held, scored)
               if pairs is not None]
     if lost := int((~inside[0]).sum()):
         dropped[f"pair of an id without a {lacking.split(';')[0]}"] = lost

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 
 from .directed import DirectedDataset, Report, find_cycles, split_by
 from .sources import fetch, provenance
-from .word_vectors import WordVectors, mean_vectors, phrase_rows, read_lines, vectors_for
+from .glove import vectors_for
+from .word_vectors import WordVectors, mean_vectors, phrase_rows, read_lines
 
 # %% ../../nbs/datasets/wordnet.ipynb #ba9acc84
 def _parse_synset(fields):
