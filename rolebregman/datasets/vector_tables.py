@@ -91,7 +91,9 @@ def _read_at_once(path, id_column):
         kinds = pd.read_csv(path, nrows=100, **form).dtypes
         words = {c for c, kind in kinds.items() if kind.kind not in "iuf" or c == id_column or c.lower() == "id"
                  or c.startswith("Unnamed:")}
-        table = pd.read_csv(path, dtype={c: str if c in words else np.float64 for c in kinds.index}, **form)
+        kind = np.float64 if all(c.startswith("Unnamed:") for c in words) else np.float32  # as the careful way has it
+        with np.errstate(over="ignore"):
+            table = pd.read_csv(path, dtype={c: str if c in words else kind for c in kinds.index}, **form)
     except (ValueError, OSError, EOFError, zlib.error):
         return None  # the careful way names what is wrong
     whole = isinstance(table.index, pd.RangeIndex) and not header[header != ""].duplicated().any()
@@ -102,20 +104,21 @@ def _parsed_at_once(path, id_column):
     "Vectors and ids of a text file where every cell of its numbers is one, and the ids cannot be numbers; else None"
     if (table := _read_at_once(path, id_column)) is None: return None
     _check_header(path, table)
-    numbers, text = table.select_dtypes(np.float64), table.select_dtypes(exclude=np.float64)
-    counted = table.index.astype(str)
-    text = text[[c for c in text if not (c.startswith("Unnamed:") and (text[c] == counted).all())]]
-    vectors = numbers.to_numpy()
+    numbers, counted = [c for c, kind in table.dtypes.items() if kind.kind == "f"], table.index.astype(str)
+    text = table[[c for c in table.columns.difference(numbers, sort=False)
+                  if not (c.startswith("Unnamed:") and (table[c] == counted).all())]]
+    vectors = table[numbers].to_numpy()
     read = {c: pd.to_numeric(text[c], errors="coerce") for c in text}
     if id_column is None and len(read):
         id_column = _column_of_words(text, pd.DataFrame(read))
         first = next(c for c in table if c in read or c in numbers)
         if id_column not in (None, first) and id_column.lower() != "id" and read[id_column].notna().any(): return None
     if not np.isfinite(vectors).all() or any(not v.isna().all() for c, v in read.items() if c != id_column): return None
-    if id_column is None: return None if (vectors % 1 == 0).all(0).any() else (vectors, list(counted))
+    if id_column is None:
+        told = vectors.dtype == np.float32 or (vectors % 1 == 0).all(0).any()
+        return None if told else (vectors, list(counted))
     if id_column not in text or (ids := as_ids(text[id_column])).eq("").any(): return None
-    with np.errstate(over="ignore"):
-        return vectors.astype(np.float32), list(ids)
+    return vectors.astype(np.float32, copy=False), list(ids)
 
 # %% ../../nbs/datasets/vector_tables.ipynb #531304b6
 def _numbers_of_text(path, id_column):

@@ -225,7 +225,7 @@ class NumberBlocks:
     def add(
         self,
         number: int,  # of the line
-        word: str,
+        word: str,  # that an error names
         numbers: str,  # with spaces between them
     ):
         "Takes the numbers of one more line."
