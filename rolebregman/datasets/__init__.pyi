@@ -96,6 +96,7 @@ from .toy import toy_tree as toy_tree
 from .vector_tables import FRACTIONS as FRACTIONS
 from .vector_tables import as_floats as as_floats
 from .vector_tables import ids_of as ids_of
+from .vector_tables import note_unused as note_unused
 from .vector_tables import vectors_of_frame as vectors_of_frame
 from .vector_tables import vectors_of_text as vectors_of_text
 from .vectors import VECTOR_FILES as VECTOR_FILES

@@ -92,7 +92,7 @@ def _vectors_of_words(words, wanted, report):
 def _words_of_gensim(known, wanted):
     "The words of gensim's KeyedVectors, by what it looks like"
     kept = {w: known.key_to_index[w] for w in sorted(wanted) if w in known.key_to_index}
-    vectors = np.asarray(known.vectors)[list(kept.values())].astype(np.float32).reshape(len(kept), -1)
+    vectors = np.asarray(known.vectors)[np.array(list(kept.values()), int)].astype(np.float32)
     if (bad := ~np.isfinite(vectors).all(1) | ~vectors.any(1)).any():
         word = list(kept)[int(bad.argmax())]
         raise ValueError(f"embeddings: the vector of {word!r} is zero everywhere or not finite; take the word out")
@@ -140,6 +140,8 @@ def _array_of_rows(array):
 def _frame_of(embeddings):
     "A DataFrame of pandas from polars, pyarrow or datasets, by what it looks like; None where it is no table"
     if isinstance(embeddings, pd.DataFrame): return embeddings
+    if isinstance(embeddings, pd.Series) and len(embeddings) and hasattr(embeddings.iloc[0], "__len__"):
+        return embeddings.to_frame("vector")
     table = hasattr(embeddings, "columns") or hasattr(embeddings, "column_names")
     if not table or not hasattr(embeddings, "to_pandas"): return None
     try:
@@ -164,10 +166,12 @@ def _vectors_of_file(path, wanted, id_column, report, member):
     if kind not in VECTOR_FILES:
         raise ValueError(f"{path}: expected vectors in a file with one of .{', .'.join(VECTOR_FILES)}; save it as one "
                          "of these, or load it and pass the array")
+    if kind in ("npy", "npz", "safetensors") and not path.name.lower().endswith(kind):
+        raise ValueError(f"{path}: a .{kind} that is packed once more cannot be read; unpack it first")
     if kind in ("npy", "npz"): return _vectors_of_numpy(path, member, report)
     if kind == "safetensors": return _vectors_of_safetensors(path, member, report)
-    if kind == "parquet": return vectors_of_frame(read_table(path), str(path), id_column)
-    if kind in TEXT_TABLES: return vectors_of_text(path, id_column)
+    if kind == "parquet": return vectors_of_frame(read_table(path), str(path), id_column, report)
+    if kind in TEXT_TABLES: return vectors_of_text(path, id_column, report)
     return _vectors_of_words(read_word_vectors(path, spellings(wanted), member=member), wanted, report)
 
 
@@ -185,7 +189,7 @@ def read_vectors(
     report = {} if report is None else report
     kind = kind_of(embeddings) if isinstance(embeddings, str | Path) else None
     if kind is None and (frame := _frame_of(embeddings)) is not None:
-        return vectors_of_frame(frame, "embeddings", id_column)
+        return vectors_of_frame(frame, "embeddings", id_column, report)
     if id_column is not None and kind not in ("parquet", *TEXT_TABLES):
         raise ValueError(f"id_column = {id_column!r}: only a DataFrame or a table of vectors in a file has columns")
     if member is not None and kind not in ("npz", "safetensors", "zip"):

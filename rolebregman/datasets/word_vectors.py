@@ -266,7 +266,7 @@ def _binary_header(path, line):
     if line.startswith(b"\xba\x16\x4f\x2f"):
         raise ValueError(f"{path} is a model of fastText, expected vectors; give its .vec, or write its words and "
                          "vectors into one")
-    if not (found := re.fullmatch(rb"(\d+) (\d+)\s*", line)) or not int(found[2]):
+    if not (found := re.fullmatch(rb"(\d+) (\d+)\s*", line)) or not 0 < int(found[2]) < 1 << 16:
         raise ValueError(f"{path} is no file of word2vec's binary format: it begins with {line[:20]!r}, expected the "
                          "numbers of its words and of the numbers of each")
     return int(found[1]), int(found[2])

@@ -220,6 +220,30 @@ def test_columns_that_are_none_of_numpys_are_numbers(kind):
     assert vectors.tolist() == [[0.5, 2], [1.5, 3]] and ids == ["a", "b"] and vectors.dtype.kind == "f"
 
 
+def test_columns_that_are_left_out_are_told(tmp_path):
+    frame = pd.DataFrame(dict(id=["a", "b"], x=[0.5, 1.5], pos=["noun", "verb"], day=pd.Timestamp("2020-01-01")))
+    for name, write in dict(v=None, parquet=frame.to_parquet, csv=frame.to_csv).items():
+        path = tmp_path/f"v.{name}"
+        if write: write(path, index=False)
+        vectors, ids = read_vectors(path if write else frame, report=(said := {}))
+        assert vectors.tolist() == [[0.5], [1.5]] and ids == ["a", "b"]
+        assert said == {"columns not used": "pos, day"}
+    (tmp_path/"v.csv").write_text("node,x,pos,y\n7,0.5,noun,1\n9,1.5,verb,inf\n")  # read with care
+    assert read_vectors(tmp_path/"v.csv", id_column="node", report=(said := {}))[1] == ["7", "9"]
+    assert said == {"columns not used": "pos"}
+    assert read_vectors(frame[["x"]].set_axis(list("ab")), report=(said := {}))[1] == ["a", "b"] and said == {}
+
+
+def test_what_is_packed_once_more_is_named(tmp_path):
+    np.save(tmp_path/"v.npy", np.eye(2))
+    (tmp_path/"v.npy.gz").write_bytes(gzip.compress((tmp_path/"v.npy").read_bytes()))
+    with pytest.raises(ValueError, match="v.npy.gz: a .npy that is packed once more cannot be read; unpack it"):
+        read_vectors(tmp_path/"v.npy.gz")
+    lists = pd.Series([[1.0, 2.0], [3.0, 4.0]], index=["a", "b"])
+    assert read_vectors(lists)[1] == ["a", "b"] and read_vectors(lists)[0].tolist() == [[1, 2], [3, 4]]
+    assert read_vectors(pd.DataFrame(dict(id=["a"], x=[True], y=[0.5])))[0].tolist() == [[1, 0.5]]
+
+
 def test_safetensors_and_members(tmp_path):
     from safetensors.torch import save_file
     path, matrix = tmp_path/"v.safetensors", torch.tensor([[1.5, 2.5], [3.5, 4.5]])
@@ -304,7 +328,9 @@ def test_a_cell_that_is_no_number_is_named_wherever_it_is(tmp_path, cell):
     (dict(word=["a"], text=["b"], v=[1.0]), r"columns \['word', 'text', 'v'\], expected vectors as columns"),
     (dict(word=["a"]), r"expected vectors as columns of numbers or as one column of lists"),
     (dict(id=["a", "b"], v=[[1.0], [1.0, 2.0]]), r"embeddings, row 1 \(the first is 0\): a vector of 2 numbers"),
-    (dict(id=["a", "b"], v=[[1.0], None]), r"row 1 .*: a vector of 0 numbers, expected 1"),
+    (dict(id=["a", "b"], v=[[1.0], None]), r"row 1 .*: None in place of a vector"),
+    (dict(id=["a", "b"], v=[None, [1.0]]), r"row 0 .*: None in place of a vector"),
+    (dict(id=["a"], v=[["x"]]), "embeddings: column 'v' holds lists, but not of numbers"),
     (dict(id=["a", None], v=[1.0, 2.0]), r"embeddings, row 1 \(the first is 0\): the id is empty"),
     (dict(id=["a"], v=[1.0], w=[[1.0]]), r"expected vectors as columns of numbers or as one"),
 ])
