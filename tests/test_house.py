@@ -212,7 +212,8 @@ def test_a_statement_has_a_line_of_its_own_but_for_a_guard():
         for node in ast.walk(tree):
             guard = isinstance(node, ast.If) and not node.orelse and len(node.body) == 1
             for statement in (statement for block in parts(node) for statement in block):
-                before = lines[statement.lineno - 1].encode()[:statement.col_offset].decode().strip()
+                line = lines[statement.lineno - 1]
+                before = line.encode()[:statement.col_offset].decode().strip()
                 if not before or before == "el" or guard and isinstance(statement, leaves): continue
-                found.append((path, statement.lineno, lines[statement.lineno - 1].strip()))
+                found.append((path, statement.lineno, line.strip()))
     assert not found, listing(found)

@@ -15,7 +15,8 @@ from scipy.stats import spearmanr
 
 from .directed import PARTS, DirectedDataset, Report, split_edges
 from .sources import fetch, provenance, sha256
-from .word_vectors import WordVectors, mean_vectors, phrase_rows, read_lines, vectors_for
+from .glove import vectors_for
+from .word_vectors import WordVectors, look_up, mean_vectors, phrase_rows, read_lines
 
 # %% ../../nbs/datasets/hyperlex.ipynb #253b4c28
 # The relations of HyperLex; `r-` says that the pair stands the other way round
@@ -163,6 +164,8 @@ def load_hyperlex(
                           **{k: int((kinds == k).sum()) for k in ("hyp", "r-hyp")})
     words = sorted({*table["word1"], *table["word2"]})
     known = vectors_for(words, vectors, dim, quiet)
+    if vectors is not None:
+        report["words found"] = look_up(known, words)[1]
     return _hyperlex_dataset(table, words, known, split, pos, min_score, seed, report)
 
 # %% ../../nbs/datasets/hyperlex.ipynb #898415d7

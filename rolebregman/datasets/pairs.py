@@ -20,7 +20,7 @@ from .encoders import encode_texts
 from .columns import (
     NOT_HOLDING, pairs_of_table, pick_columns, read_rows, scored_pairs, unique_pairs)
 from .readers import as_ids, as_table, find_column, kind_of, read_texts, table_blocks
-from .vectors import read_ids, read_vectors
+from .vectors import WORD_FILES, read_ids, read_vectors
 
 # %% ../../nbs/datasets/pairs.ipynb #7a3c5e09
 def _by_row(ids):
@@ -110,12 +110,14 @@ class _Given:
     def nodes(
         self,
         wanted: Sequence[str],  # ids; word vectors and encoders give these, any other file all its rows
+        report: dict | None = None,  # takes what `read_vectors` says of the vectors
     ) -> tuple:  # vectors (n, d) or None, n nodes with id and perhaps text, what an id lacks that is not among them
         "The items that there are; no vectors where they are still to be made from texts. Raises what readers raise."
         texts = read_texts(self.texts)
         if self.vectors is None: return None, _nodes_of_texts(texts, wanted), "text in texts="
         with self.named():
-            features, ids = read_vectors(self.vectors, wanted, None if _is_file(self.ids) else self.id_column)
+            id_column = None if _is_file(self.ids) else self.id_column
+            features, ids = read_vectors(self.vectors, wanted, id_column, report)
             if self.ids is not None:
                 ids = read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids
             nodes = _nodes_of_vectors(features, range(len(features)) if ids is None else ids)
@@ -131,7 +133,7 @@ class _Loaded(_Given):
     def open_ended(self) -> bool:
         "Whether only pairs say which items there are, as for word vectors and for an encoder without texts."
         if self.vectors is None: return self.texts is None
-        return _is_file(self.vectors) and kind_of(self.vectors) in ("txt", "vec", "zip")
+        return _is_file(self.vectors) and kind_of(self.vectors) in WORD_FILES
 
     def load(
         self,
@@ -212,7 +214,7 @@ def require_items(
     where: str | Path,  # what an error names: the file
 ):
     "Raises a `ValueError` that names the first row with an id that is not there."
-    lost = ~pairs[["source", "target"]].isin(set(ids))
+    lost = ~pairs[["source", "target"]].astype(object).isin(set(ids))  # of pyarrow's text this takes 20 times as long
     if lost.any(axis=None):
         row, side = np.argwhere(lost.to_numpy())[0]
         column = ("source", "target")[side]
@@ -223,7 +225,7 @@ def require_items(
 
 def _covered(held, scored, nodes, lacking, dropped, where):
     "The pairs, and the scored ones if any, whose ids are both among the nodes; how many are not goes into `dropped`"
-    inside = [pairs[["source", "target"]].isin(set(nodes["id"])).all(axis=1) for pairs in (held, scored)
+    inside = [pairs[["source", "target"]].astype(object).isin(set(nodes["id"])).all(axis=1) for pairs in (held, scored)
               if pairs is not None]
     if lost := int((~inside[0]).sum()):
         dropped[f"pair of an id without a {lacking.split(';')[0]}"] = lost
@@ -355,7 +357,7 @@ def from_pairs(
     held, dropped = unique_pairs(rows, dropped, where)
     scored = scored_pairs(rows) if NOT_HOLDING in dropped or min_label is not None else None
     asked = held if min_label is None else scored  # what does not hold and has no vector, is left out
-    features, nodes, lacking = items.nodes(pd.unique(asked[["source", "target"]].to_numpy().ravel()))
+    features, nodes, lacking = items.nodes(pd.unique(asked[["source", "target"]].to_numpy().ravel()), of_vectors := {})
     if missing == "raise":
         require_items(asked, nodes["id"], lacking, where)
     if missing == "drop" or scored is not None:
@@ -363,5 +365,7 @@ def from_pairs(
     if features is None:
         features = encode_texts(nodes["text"], encoder, quiet=quiet)
     report = _report(pairs, read, nodes, held, scored, dropped)
+    if of_vectors:
+        report["vectors"] = of_vectors
     with items.named():
         return _dataset_of(name, features, nodes, held, scored, report, seed, fractions, split, pool)

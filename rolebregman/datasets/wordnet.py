@@ -15,7 +15,8 @@ import scipy.sparse as sp
 
 from .directed import DirectedDataset, Report, find_cycles, split_by
 from .sources import fetch, provenance
-from .word_vectors import WordVectors, mean_vectors, phrase_rows, read_lines, vectors_for
+from .glove import vectors_for
+from .word_vectors import WordVectors, look_up, mean_vectors, phrase_rows, read_lines
 
 # %% ../../nbs/datasets/wordnet.ipynb #ba9acc84
 def _parse_synset(fields):
@@ -236,6 +237,7 @@ def load_wordnet(
     else:
         known = vectors_for({w for some in synsets["lemmas"] for w in some}, vectors, dim, quiet)
         words, (lemmas, features) = known.source, _synset_vectors(synsets, known)
+        report["lemmas found"] = look_up(known, [lemma for lemma in lemmas if lemma is not None])[1]
     report["vectors"] = words
     return _wordnet_dataset(synsets.assign(lemma=lemmas), features, pairs, direct, cyclic, closure, split, non_basic,
                             seed, report, dropped)

@@ -30,7 +30,8 @@ from ..datasets.catalogue import SOURCES
 from ..datasets.sources import FetchError, cache_dir, fetch
 from ..training import TrainConfig, fit
 from ..common import write_whole
-from ..datasets.word_vectors import WordVectors, load_glove
+from ..datasets.glove import load_glove
+from ..datasets.word_vectors import WordVectors
 
 # %% ../../nbs/interpretability/explorer.ipynb #244dbe3a
 def read_senses(

@@ -52,6 +52,11 @@ def test_rows_of_any_length_are_read(tmp_path):
     assert table.equals(again)
 
 
+def test_of_ones_own_word_vectors_the_report_says_how_words_were_found(tmp_path):
+    assert small_hyperlex(tmp_path).report["words found"] == {
+        "as written": 9, "in lower case": 0, "by their parts": 0, "not there": 1}
+
+
 def test_edges_run_from_special_to_general_and_stand_in_one_part(tmp_path):
     ds = small_hyperlex(tmp_path)
     # dog -> animal stands in training and, turned round, in the test: the test keeps it

