@@ -3,6 +3,7 @@ from . import citations as citations
 from . import directed as directed
 from . import encoders as encoders
 from . import hyperlex as hyperlex
+from . import obo as obo
 from . import ogb_files as ogb_files
 from . import ontology as ontology
 from . import pairs as pairs
@@ -39,6 +40,14 @@ from .hyperlex import HYPERLEX_TYPES as HYPERLEX_TYPES
 from .hyperlex import graded_correlation as graded_correlation
 from .hyperlex import load_hyperlex as load_hyperlex
 from .hyperlex import read_hyperlex as read_hyperlex
+from .obo import OBO_PACKED as OBO_PACKED
+from .obo import OboFile as OboFile
+from .obo import OboTerm as OboTerm
+from .obo import RELATION_IDS as RELATION_IDS
+from .obo import cut_value as cut_value
+from .obo import local_file as local_file
+from .obo import parse_obo as parse_obo
+from .obo import unescape as unescape
 from .ogb_files import OGBDataset as OGBDataset
 from .ogb_files import OGB_ADDRESS as OGB_ADDRESS
 from .ogb_files import load_ogb as load_ogb
@@ -48,6 +57,7 @@ from .ogb_files import write_synthetic_ogb as write_synthetic_ogb
 from .ontology import GO_RELEASE as GO_RELEASE
 from .ontology import NAMESPACES as NAMESPACES
 from .ontology import load_go as load_go
+from .ontology import load_obo as load_obo
 from .ontology import read_obo as read_obo
 from .pairs import Items as Items
 from .pairs import from_pairs as from_pairs
