@@ -107,7 +107,7 @@ def _obo_edges(found, live, relations):
 
 # %% ../../nbs/datasets/ontology.ipynb #238d5deb
 def _read_all(path, relations):
-    "What `read_obo` returns, and how many edges of each relation there are"
+    "What `read_obo` returns, how many edges of each relation there are, and which lines were not read"
     found = parse_obo(path)
     current = {i: t for i, t in found.terms.items() if not t.obsolete}
     live = {i: t for i, t in sorted(current.items()) if t.name.strip()}
@@ -119,7 +119,7 @@ def _read_all(path, relations):
     terms.attrs["release"] = found.header.get("data-version")
     edges, done, there = _obo_edges(found, live, relations)
     counts = {"obsolete term": len(found.terms) - len(current), "term without a name": len(current) - len(live)} | done
-    return terms, edges, {k: v for k, v in counts.items() if v} | found.counts(), there
+    return terms, edges, {k: v for k, v in counts.items() if v} | found.counts(), there, found.unread
 
 
 def read_obo(
@@ -161,7 +161,7 @@ def _read_once(path, changed, relations):
 
 
 def _read_ontology(path, relations):
-    "Terms, edges, counts, and how many edges of each relation there are; read once for all the seeds of a study"
+    "What `_read_all` returns; read once for all the seeds of a study"
     relations, seen = (relations,) if isinstance(relations, str) else tuple(relations), local_file(path).stat()
     found = _read_once(path, (seen.st_mtime_ns, seen.st_size), relations)
     if absent := set(relations) - set(found[1]["relation"]):
@@ -244,7 +244,7 @@ def load_go(
     `encode_texts` raise."""
     source = _go_source(release)
     file = local_file(path) if path else _file_of(source, quiet)
-    terms, edges, dropped, _ = _read_ontology(file, relations)
+    terms, edges, dropped, *_ = _read_ontology(file, relations)
     release_read = terms.attrs["release"]
     if not path and release_read != f"releases/{release}":
         raise ValueError(f"{file} says that it is {release_read}, expected releases/{release}; delete it")
@@ -265,14 +265,16 @@ def load_obo(
 ) -> DirectedDataset:  # nodes: id, name, definition, namespace, text
     """Any ontology in OBO: edges from a term to its parents; nodes in the order of their ids.
 
-    The report counts the relations that were not taken, and each kind of oddity in the file with its first line.
+    The report counts the relations that were not taken, the lines that define a term by others (`intersection_of`),
+    which are not read, and each kind of oddity in the file with its first line.
     Raises `ValueError` for a namespace, relation or split that there is not, for an address, and with the line for what
     cannot be read; `FileNotFoundError` where there is no file; and what `encode_texts` raises."""
     file = local_file(path)
-    terms, edges, dropped, there = _read_ontology(file, relations)
+    terms, edges, dropped, there, unread = _read_ontology(file, relations)
     report = _origin(None, file, terms, dropped)
     taken = set(edges["relation"])
     report["relations not taken"] = {k: n for k, n in there.most_common(20 + len(taken)) if k not in taken} or "none"
+    report["definitions not read"] = unread or "none"
     spaces = terms["namespace"].value_counts()
     report["namespaces"] = spaces.head(20).to_dict() or "none"
     terms, edges, dropped = _chosen(namespace, terms, edges, dropped)

@@ -92,6 +92,8 @@ def test_qualifiers_and_escapes_come_apart():
     ("is_a: ! organ\n", [], "tag without a value (first in line 11)"),
     ("def: What sees.\nis_a: A:1\n", IS_A, "def that is not in quotes, left out (first in line 11)"),
     ('def: "What sees.\nis_a: A:1\n', IS_A, "def that is not in quotes, left out (first in line 11)"),
+    ("comment: here \\\nis_a: A:1\n", [], "line that goes on in one that looks like another tag (first in line 11)"),
+    ("is_a: A:1\n\n[Term]\nid: A:3 iris\n", IS_A, "id with a space in it, kept (first in line 14)"),
     ("name: Eye\nis_a: A:1\n", IS_A, "name a second time in a term, the last taken (first in line 11)"),
     ("is_a: A:1\nis_a: A:1\n", IS_A, "edge given twice"),
     ("relationship: part_of  A:1\n", PART_OF, "more than a space between relation and target (first in line 11)"),

@@ -305,6 +305,7 @@ def test_what_an_ontology_has_is_said_where_something_else_is_asked_for(tmp_path
         with pytest.raises(ValueError, match=says):
             load_obo(tmp_path/"my.obo.gz", encoder=Lengths(), quiet=True, **wrong)
     ds = load_obo(tmp_path/"my.obo.gz", encoder=Lengths(), quiet=True)
+    assert ds.report["definitions not read"] == {"intersection_of": 20}
     assert ds.report["namespaces"] == {"uberon": 16, "cl": 4} and ds.report["release"] == "uberon/releases/2023-10-27"
     assert ds.name == "my" and ds.report["text"] == "name; 0 terms share theirs with another"
     (tmp_path/"my.obo").write_text(MONDO)
