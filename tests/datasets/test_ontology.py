@@ -4,7 +4,7 @@ import gzip
 import numpy as np
 import pytest
 
-from rolebregman.datasets import FetchError, fetch, load_dataset, read_obo
+from rolebregman.datasets import FetchError, fetch, load_dataset, load_obo, read_obo
 
 HEAD = "format-version: 1.2\ndata-version: v1\ndefault-namespace: body\nontology: small\n"
 
@@ -95,9 +95,9 @@ def test_gzip_and_windows_files_read_alike(tmp_path):
     ("a.obo", HEAD.encode() + b"\n[Term]\nid: A:1\nname: caf\xe9 au lait\n", r"a.obo is not UTF-8 text: byte 0xe9"),
     ("b.obo.gz", gzip.compress(HEAD.encode() * 99)[:-12], r"b.obo.gz is damaged or cut off"),
     ("c.obo.gz", HEAD.encode(), r"c.obo.gz is damaged or cut off"),
-    ("d.obo", HEAD.encode() + b"\n[Term]\nname: organ\n", r"d.obo is not valid OBO: a term has no 'id'"),
+    ("d.obo", HEAD.encode() + b"\n[Term]\nname: organ\n", r"d.obo is not valid OBO: line 6: \[Term\] without an id"),
     ("e.obo", HEAD.encode() + b"\n[Term]\nid: A:1\nname: x\nrelationship: part_of\n", r"e.obo is not valid OBO"),
-    ("f.obo", b"child,parent\na,b\n", r"f.obo is not valid OBO: Tag-value pair"),
+    ("f.obo", b"child,parent\na,b\n", r"f.obo is not valid OBO: line 1: 'child,parent', expected a"),
     ("g.obo", b"", r"g.obo holds no live \[Term\] with a name"),
 ])
 def test_a_damaged_ontology_is_named(tmp_path, name, content, says):
@@ -200,6 +200,127 @@ def test_another_release_is_fetched_by_its_date_and_must_say_so(tmp_path, monkey
 def test_options_that_there_are_not_are_refused(tmp_path, options, says):
     with pytest.raises(ValueError, match=says):
         load_dataset("go", path=small_go(tmp_path), encoder=Lengths(), quiet=True, **options)
+
+
+# Any other ontology, in the styles of those that are used most
+
+CHEBI = """format-version: 1.2
+data-version: 225
+default-namespace: chebi_ontology
+ontology: chebi
+
+""" + "\n".join(rf"""[Term]
+id: CHEBI:{i}
+name: {i}\,4\-bis\{{poly\}}ol {{source="ChEBI {{new}}"}}
+subset: 3_STAR
+def: "With \"quotes\", {{braces}} and ! marks." [PMID:1 "a [title]"] ! hidden
+property_value: http://purl.obolibrary.org/obo/chebi/charge "0" xsd:string
+is_a: CHEBI:{max(i // 2, 1)} ! parent
+relationship: has_role CHEBI:1 ! root
+""" for i in range(1, 21)) + "\n[Typedef]\nid: has_role\nname: has role\nis_cyclic: false\n"
+
+HPO = """format-version: 1.4
+data-version: hp/releases/2023-10-09
+default-namespace: human_phenotype
+ontology: hp.obo
+
+""" + "\n".join(f"""[Term]
+id: HP:{i:07}
+name: Abnormality {i}
+alt_id: HP:9{i:06}
+synonym: "Odd {i}" EXACT layperson []
+is_a: HP:9{max(i // 2, 1):06} {{xref="ORCID:0000-0001-1", source="x"}} {{}} ! Abnormality
+""" for i in range(1, 21)) + "\n[Term]\nid: HP:0000099\nname: obsolete one\nis_obsolete: True\n"
+
+UBERON = """format-version: 1.2
+data-version: uberon/releases/2023-10-27
+ontology: uberon/uberon-basic
+treat-xrefs-as-equivalent: GO
+
+""" + "\n".join(f"""[Term]
+id: UBERON:{i:07}
+name: part {i}
+namespace: {"uberon" if i < 17 else "cl"}
+is_a: UBERON:0000001 {{source="FMA", source="http://example.org/{{x}}"}} ! part
+intersection_of: part_of UBERON:{max(i // 2, 1):07}
+relationship: part_of UBERON:{max(i // 2, 1):07} {{gci_relation="part_of", gci_filler="NCBITaxon:9606"}} ! part
+relationship: RO:0002202 UBERON:{max(i - 1, 1):07} ! part
+""" for i in range(1, 21)) + """
+[Typedef]
+id: part_of
+name: part of
+xref: BFO:0000050
+
+[Typedef]
+id: RO:0002202
+name: develops from
+"""
+
+MONDO = "ontology: mondo\n\n" + "".join(f"""[Term]
+id: MONDO:{i:07}
+name: disease {i % 19}
+
+xref: DOID:{i} {{source="MONDO:equivalentTo", source="ICD {{9}}"}}
+is_a: MONDO:{max(i // 2, 1):07}! disease
+relationship: BFO:0000050\tMONDO:0000001 ! disease
+""" for i in range(1, 21))
+
+GCI = "edge that holds only with its gci_ qualifiers, taken as any other"
+
+
+@pytest.mark.parametrize("text, options, read, kept, others, dropped, first", [
+    (CHEBI, {}, 20, {"is_a": 19}, {"has_role": 20}, {"self-edge": 1}, "1,4-bis{poly}ol"),
+    (CHEBI, dict(relations=["has_role"], definitions=True), 20, {"has_role": 19}, {"is_a": 20}, {"self-edge": 1},
+     '1,4-bis{poly}ol. With "quotes", {braces} and ! marks.'),
+    (HPO, {}, 21, {"is_a": 19}, "none",
+     {"obsolete term": 1, "self-edge": 1, "alt_id resolved": 19,
+      "is_obsolete with another word than true or false (first in line 149)": 1}, "Abnormality 1"),
+    (UBERON, dict(relations="part_of"), 20, {"part_of": 19}, {"is_a": 20, "develops_from": 20},
+     {"self-edge": 1, GCI + " (first in line 12)": 20}, "part 1"),
+    (UBERON, dict(relations=["BFO:0000050", "develops from"], namespace="uberon"), 20,
+     {"BFO:0000050": 15, "develops from": 15}, {"is_a": 20}, None, "part 1"),
+    (MONDO, dict(relations=("is_a", "part_of"), definitions=True), 20, {"is_a": 19, "part_of": 19}, "none",
+     {"self-edge": 2, "edge repeated in another relation": 2, "blank line inside a stanza (first in line 7)": 20,
+      "stanza without a blank line before it (first in line 10)": 19, "relation BFO:0000050 read as part_of (first in "
+      "line 9)": 20, "more than a space between relation and target (first in line 9)": 20}, "disease 1"),
+], ids=["chebi", "chebi-roles", "hpo", "uberon", "uberon-inside", "mondo"])
+def test_an_ontology_in_the_style_of(tmp_path, text, options, read, kept, others, dropped, first):
+    (tmp_path/"my.obo").write_text(text)
+    ds = load_obo(tmp_path/"my.obo", **options, encoder=Lengths(), quiet=True)
+    report = ds.report
+    assert report["read"] == {"terms": read} and report["relations not taken"] == others
+    assert {k: n for k, n in report["kept"].items() if k not in ("terms", "edges")} == kept
+    assert ds.nodes.text[0] == first and report["kept"]["edges"] == len(ds.positives)
+    assert dropped is None or report["dropped or changed"] == dropped
+    assert ds.name == "my" + (f"/{options['namespace']}" if "namespace" in options else "")
+
+
+def test_what_an_ontology_has_is_said_where_something_else_is_asked_for(tmp_path):
+    (tmp_path/"my.obo.gz").write_bytes(gzip.compress(UBERON.encode()))
+    for wrong, says in [
+            (dict(relations="regulates"), r"has no edge of \['regulates'\] between .*= that it has: is_a \(20\), "
+             r"part_of \(20\), develops_from \(20\)"),
+            (dict(namespace="cell"), r"namespace = 'cell', expected one of \['cl', 'uberon'\] or 'all'"),
+            (dict(split="random"), "split = 'random', expected 'edge' or 'node'")]:
+        with pytest.raises(ValueError, match=says):
+            load_obo(tmp_path/"my.obo.gz", encoder=Lengths(), quiet=True, **wrong)
+    ds = load_obo(tmp_path/"my.obo.gz", encoder=Lengths(), quiet=True)
+    assert ds.report["definitions not read"] == {"intersection_of": 20}
+    assert ds.report["namespaces"] == {"uberon": 16, "cl": 4} and ds.report["release"] == "uberon/releases/2023-10-27"
+    assert ds.name == "my" and ds.report["text"] == "name; 0 terms share theirs with another"
+    (tmp_path/"my.obo").write_text(MONDO)
+    ds = load_obo(tmp_path/"my.obo", encoder=Lengths(), quiet=True)
+    assert ds.report["namespaces"] == "none" and ds.report["text"] == "name; 2 terms share theirs with another"
+    with pytest.raises(ValueError, match=r"namespace = 'mondo', expected one of \[\] or 'all'"):
+        load_obo(tmp_path/"my.obo", namespace="mondo", encoder=Lengths(), quiet=True)
+
+
+def test_guesses_about_terms_are_counted(tmp_path):
+    _, edges, counts = read_obo(obo(tmp_path, ORGAN, EYE + "\nalt_id: A:9\nis_a: A:7", "id: A:3\nname: iris\nis_a: A:9",
+                                    "id: A:7\nname: old\nis_obsolete: true\nreplaced_by: A:1\nreplaced_by: A:3"))
+    assert pairs_of(edges) == [("A:2", "A:1", "is_a"), ("A:3", "A:2", "is_a")]
+    assert counts == {"obsolete term": 1, "alt_id resolved": 1, "obsolete target replaced by the first of several": 1,
+                      "alt_id of several terms, the last by id taken (first in line 12)": 1}
 
 
 @pytest.fixture(scope="module")
