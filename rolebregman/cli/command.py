@@ -63,7 +63,7 @@ def in_words(
             name, value = found[1], f" {found[2]}" if found[2] else ""
             if options is None or name in options:
                 return f"{(options or {}).get(name) or '--' + name.replace('_', '-')}{value}"
-            return f"--{name.replace('_', '-')}{value} (an option of fit)"
+            return f"--{name.replace('_', '-')}{value} (an option of fit)" if "vectors" in options else found[0]
 
         names = "|".join(dict.fromkeys((*_ARGUMENTS, *(options or ()))))
         text = re.sub(rf"\b({names}){_VALUE}", option, str(error))

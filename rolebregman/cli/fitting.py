@@ -292,8 +292,8 @@ def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     "What a file of new pairs was taken for: columns, labels, and how much of it `fit` has seen"
     read, name = ds.report["read"], "standard input" if str(pairs) == "-" else pairs
     strong = f"; a pair holds from {read['min label']:g} on" if read.get("min label") is not None else ""
-    before = f"fit has trained on {seen['train']:,} of its pairs, chosen the epoch on {seen['valid']:,} and held out " \
-             f"{seen['test']:,}"
+    before = (f"of those in the file fit has trained on {seen['train']:,}, chosen the epoch on {seen['valid']:,} and "
+              f"held out {seen['test']:,}")
     hint = "" if drop_seen or not (seen["train"] or seen["valid"]) else "; --drop-seen leaves out what it has seen"
     return f"{name}: {columns_text(read)}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
 

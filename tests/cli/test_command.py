@@ -96,11 +96,13 @@ def test_a_file_of_pairs_has_its_help():
 
 def test_advice_names_options_that_the_command_has():
     fault = ValueError("e.csv: column 'source' is odd (source=); pass min_label=, label='strength' or missing='drop'")
-    assert in_words(fault, dict(source="--source", label="--tag", missing="--missing")) == (
+    options = dict(vectors="--vectors", source="--source", label="--tag", missing="--missing")
+    assert in_words(fault, options) == (
         "e.csv: column 'source' is odd (--source); pass --min-label (an option of fit), --tag strength or "
         "--missing drop")
-    assert in_words(ValueError("say sep= or split_column='split'"), dict(sep="--sep", split_column="--split-column")) == (
-        "say --sep or --split-column split")
+    options = dict(sep="--sep", split_column="--split-column")
+    assert in_words(ValueError("say sep= or split_column='split'"), options) == "say --sep or --split-column split"
+    assert in_words(ValueError("pass split='edge'"), options) == "pass split='edge'", "it takes arguments as they are"
     assert in_words(ValueError("DirectedHead(source=3, out=5) is odd"), dict(out="--out")) == (
         "DirectedHead(source=3, out=5) is odd")
 
@@ -112,7 +114,11 @@ def test_a_command_knows_its_options(capsys, more, says):
     trial.callback()(lambda: None)
 
     @command(trial, "trial run")
-    def run(k: Annotated[int, typer.Option("-k", "--top")] = 1, ids: Annotated[str, typer.Option()] = ""):
+    def run(
+        k: Annotated[int, typer.Option("-k", "--top")] = 1,
+        ids: Annotated[str, typer.Option()] = "",
+        vectors: Annotated[str, typer.Option()] = "",
+    ):
         raise ValueError(f"pass {more}")
 
     assert CliRunner().invoke(trial, ["run"]).stderr == f"Error: pass {says}\n"

@@ -98,8 +98,8 @@ def test_an_older_folder_knows_its_positives_from_the_file_of_pairs(tree, tmp_pa
 
 def test_what_fit_has_seen_is_said_and_can_be_left_out(tree):
     done = run("evaluate head closure.csv --candidates all", tree)
-    assert ("closure.csv: columns: child -> parent; 426 pairs; fit has trained on 340 of its pairs, chosen the epoch on "
-            "43 and held out 43; --drop-seen leaves out what it has seen") in done.stderr
+    assert ("closure.csv: columns: child -> parent; 426 pairs; of those in the file fit has trained on 340, chosen "
+            "the epoch on 43 and held out 43; --drop-seen leaves out what it has seen") in done.stderr
     fresh, whole = measured("evaluate head closure.csv --candidates all --drop-seen", tree), measured(
         "evaluate head --candidates all", tree)
     assert fresh["pairs"] == 43 and fresh["mrr"] == whole["mrr"]

@@ -88,8 +88,8 @@ def test_other_numbers_are_refused_unless_they_are_named(own, line):
     found.loc[7, "x3"] = "0.125"
     found.to_csv(own / "vectors.csv", index=False)
     said = run(line, own, 1).stderr
-    assert said.startswith("Error: vectors.csv is not what fit has read: 1 of the 121 items of fit have another vector, "
-                           "as 'n00007'") and said.count("\n") == 1
+    assert said.startswith("Error: vectors.csv is not what fit has read: 1 of the 121 items of fit have another "
+                           "vector, as 'n00007'") and said.count("\n") == 1
     assert "1 of the 121 items that fit knew have other vectors" in run(f"{line} --vectors vectors.csv", own).stderr
 
 
