@@ -15,6 +15,7 @@ import shutil
 from hashlib import sha256
 from numbers import Real
 from pathlib import Path
+from stat import S_IMODE
 
 import numpy as np
 
@@ -69,7 +70,10 @@ def write_whole(
     try:
         if final.is_file():
             shutil.copymode(final, part)
+        mode = part.stat().st_mode
         fill(part)
+        if part.stat().st_mode != mode:  # where `content` put a file of its own there, as safetensors does
+            part.chmod(S_IMODE(mode))
         with open(part, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, final)

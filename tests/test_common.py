@@ -12,6 +12,7 @@ from rolebregman.baselines import make_head
 from rolebregman.common import compiled, sorted_unique
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import score_edges
+from rolebregman.retrieval import TargetIndex
 from rolebregman.training import TrainConfig, fit
 
 
@@ -64,3 +65,21 @@ def test_a_machine_that_has_no_compiler(tmp_path):
 def test_sorted_unique_is_numpys():
     codes = np.random.default_rng(0).integers(0, 50, 200)
     assert np.array_equal(sorted_unique(codes), np.unique(codes)) and not len(sorted_unique(codes[:0]))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no rights of this kind on Windows")
+@pytest.mark.parametrize("umask, mode", [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
+def test_files_have_the_rights_that_the_user_gives_to_new_files(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        head = make_head("euclidean", dim=4)
+        files = list(head.save_pretrained(tmp_path / "head").iterdir())
+        TargetIndex(head, np.eye(4, dtype="float32")).save(tmp_path / "index")
+        files += [path for path in (tmp_path / "index").rglob("*") if path.is_file()]
+        found = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in files}
+        (tmp_path / "head" / "model.safetensors").chmod(0o600)
+        head.save_pretrained(tmp_path / "head")
+    finally: os.umask(before)
+    assert "head/model.safetensors" in found and len(found) > 5
+    assert set(found.values()) == {mode}, found
+    assert (tmp_path / "head" / "model.safetensors").stat().st_mode & 0o777 == 0o600, "what the user has set stays"

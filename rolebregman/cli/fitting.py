@@ -13,10 +13,13 @@ from typing import Annotated, Literal
 import typer
 
 from .. import __version__
-from rolebregman.cli.command import (
-    Device, Folder, Head, IdColumn, Ids, Json, Missing, Pairs, SourceColumn, TargetColumn, Texts, Vectors, app,
-    as_json, command, ends_of, input_file, items_of, options_of, pairs_file, pairs_of, progress, say, watched,
-    write_output)
+from .command import (
+    Device, Folder, Head, IdColumn, Ids, Json, Label, MinLabel, Missing, Pairs, SourceColumn, TargetColumn, Texts,
+    Vectors, app, as_json, command, input_file, options_of, pairs_file, progress, say, watched)
+from .folder import (
+    FILES, check_head, read_kept, report_of, require_writable, write_kept, write_together)
+from .inputs import (
+    columns_text, coordinate_names, ends_of, inputs_of, items_of, labels_of, pairs_of, vectors_of)
 
 # %% ../../nbs/cli/fitting.ipynb #3beeb1c8
 def _settings(head, training, setting):
@@ -48,12 +51,10 @@ def _made(head, dim, options):
         raise typer.BadParameter(f"{head} does not take {options}: {error}")
 
 # %% ../../nbs/cli/fitting.ipynb #b68af5b7
-def _dataset(pairs, items, how, head=None):
-    "The dataset of a file of pairs; its columns are those of a fitted head, where the file has them"
+def _dataset(pairs, items, how):
+    "The dataset of a file of pairs"
     from rolebregman.datasets.pairs import from_pairs
     with input_file(pairs) as path:
-        if head:
-            how = how | ends_of(head, path, how["source"], how["target"])
         return from_pairs(path, items.vectors, ids=items.ids, id_column=items.id_column, texts=items.texts,
                           encoder=items.encoder, quiet=not watched(), **how)
 
@@ -75,13 +76,6 @@ def _report(head, model, config, ds, history, device):
         made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device))
 
 
-def _inputs(pairs, how, items, out):
-    "Where the data came from, as seen from the folder of the head; of pairs from standard input nothing is known"
-    from rolebregman.datasets.pairs import relative_to
-    from rolebregman.datasets.sources import sha256
-    file = dict(pairs=None) if str(pairs) == "-" else dict(pairs=relative_to(pairs, out), sha256=sha256(pairs))
-    return dict(**file, how=how, items=items.record(out))
-
 # %% ../../nbs/cli/fitting.ipynb #c5df24cd
 def _metrics_text(metrics):
     "A table of metrics: a line each, a column for each part"
@@ -97,11 +91,35 @@ def _report_text(report):
     lines = [f"{report['head']['name']}, {report['head']['dim']} dimensions, {report['items']:,} items",
              f"pairs: {data['read']['source column']} -> {data['read']['target column']}; "
              + ", ".join(f"{n:,} {part}" for part, n in pairs.items())]
+    if unused := data["read"].get("unused columns") or data["read"].get("columns not used"):
+        lines.append(f"left unused: {unused if isinstance(unused, str) else ', '.join(map(str, unused))}")
     if data["dropped"]:
         lines.append(_left_out(data))
     best = f"the best on validation was {report['best_epoch']}" if pairs["valid"] else "the last is kept"
     lines.append(f"training: {training['loss']} loss, seed {training['seed']}, {report['epochs']} epochs, {best}")
     return "\n".join([*lines, *(["", _metrics_text(report["metrics"])] if report["metrics"] else [])])
+
+# %% ../../nbs/cli/fitting.ipynb #adf63a87
+def _save(out, model, ds, items, report, copies):
+    "Write all files of a head's folder, together"
+    import shutil
+
+    from rolebregman.common import write_whole
+    from rolebregman.datasets.sources import sha256
+    if "vectors" in report["inputs"]["files"]:
+        named = coordinate_names(items.vectors, ds.features, items.id_column)
+        report["inputs"]["files"]["vectors"]["columns"] = named
+
+    def fill(new):
+        model.save_pretrained(new)
+        write_kept(new, ds, items)
+        write_whole(new / "report.txt", _report_text(report))
+        for name, path in copies.items():
+            write_whole(new / name, lambda part, path=path: shutil.copyfile(path, part))
+        report["files"] = {name: sha256(new / name) for name in FILES[:-1]}
+        write_whole(new / FILES[-1], as_json(report) + "\n")
+
+    write_together(out, fill)
 
 # %% ../../nbs/cli/fitting.ipynb #6bd6773e
 @command(app, "rolebregman fit pairs.csv --vectors vectors.csv",
@@ -126,11 +144,13 @@ def fit(
                        "training or option of the head; may be repeated.")] = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
-    label: Annotated[str | None, typer.Option(help="Column that says which pairs hold; by default `label`.")] = None,
-    min_label: Annotated[float | None, typer.Option(help="Labels are strengths; a pair holds from here on.")] = None,
+    label: Label = None,
+    min_label: MinLabel = None,
     split: Annotated[Literal["edge", "node"], typer.Option(help="node: no item of one part is in another.")] = "edge",
     fractions: Annotated[tuple[float, float, float], typer.Option(help="Train, valid, test.")] = (0.8, 0.1, 0.1),
     missing: Missing = "raise",
+    keep_vectors: Annotated[bool, typer.Option("--keep-vectors", help="Copy the files of the vectors, ids and texts "
+                            "into the folder, which then needs no other files.")] = False,
     device: Device = "cpu",
     as_json_: Json = False,
 ):
@@ -142,25 +162,145 @@ def fit(
     if head not in HEADS: raise typer.BadParameter(f"there is no head {head!r}; choose from {', '.join(HEADS)}")
     config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed),
                                 setting or [])
+    require_writable(out)
     items = items_of(None, vectors, ids, texts, id_column, encoder)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
+    inputs, copies = inputs_of(pairs, how, items, out, keep_vectors)
     ds = _dataset(pairs, items, how)
     torch.manual_seed(seed)
     model = _made(head, ds.dim, options).to(device)
-    say(f"training {head}; pairs: {len(ds.edges['train']):,}; items: {ds.num_nodes:,}; epochs: up to {epochs:,}")
+    say(f"training {head}; {columns_text(ds.report['read'])}; pairs: {len(ds.edges['train']):,}; items: "
+        f"{ds.num_nodes:,}; epochs: up to {epochs:,}")
     with items.named():
         history = train(model, ds, config, progress=progress(epochs))
-    report = _report(head, model, config, ds, history, device) | dict(inputs=_inputs(pairs, how, items, out))
-    text = _report_text(report)
-    model.save_pretrained(out)
-    write_output(out / "report.txt", lambda file: file.write(text))
-    write_output(out / "report.json", lambda file: file.write(as_json(report) + "\n"))
-    typer.echo(as_json(report) if as_json_ else f"{text}\nsaved in {out}")
+    report = _report(head, model, config, ds, history, device) | dict(inputs=inputs)
+    _save(out, model, ds, items, report, copies)
+    typer.echo(as_json(report) if as_json_ else f"{_report_text(report)}\nsaved in {out}")
+
+# %% ../../nbs/cli/fitting.ipynb #f7d2c21e
+def _check_asked(pairs, part, candidates, how, drop_seen):
+    "What does not go together, or is no number, is refused before anything is read"
+    if candidates != "all" and not (candidates.isdecimal() and int(candidates)):
+        raise typer.BadParameter(f"--candidates {candidates}: expected a whole number of at least 1, or all")
+    if pairs and part: raise typer.BadParameter("--part belongs to the pairs of fit; a file of pairs is taken whole")
+    said = [name for name, value in {**how, "drop_seen": drop_seen or None}.items() if value is not None]
+    if said and not pairs:
+        raise typer.BadParameter(f"--{said[0].replace('_', '-')} belongs to a file of pairs; name one")
+
+# %% ../../nbs/cli/fitting.ipynb #b8ef7a19
+def _split_again(head, items):
+    "The dataset of `fit` from its files, for a folder of an older version, which does not keep its split"
+    pairs, how = pairs_of(head, unchanged=True)
+    ds, before = _dataset(pairs, items, how), report_of(head)["pairs"]
+    if (now := {part: len(edges) for part, edges in ds.edges.items()}) != before:
+        raise ValueError(f"{pairs}: the pairs that have vectors are no longer those of fit ({now}, and {before} then), "
+                         "and what it would test on now may have been learned from: fit again")
+    return ds
+
+
+def _of_split(head, items, dim, named):
+    "The dataset of `fit`, by the ids that its folder keeps"
+    import numpy as np
+    import pandas as pd
+
+    from rolebregman.datasets.directed import PARTS, DirectedDataset, Report
+    report, split = report_of(head), read_kept(head, "split")
+    check_head(head, strictly=True)
+    if report["inputs"]["pairs"]:
+        pairs_of(head, unchanged=True)
+    features, index, lacking = vectors_of(head, items, read_kept(head, "items")["id"], dim, named)
+    rows = np.stack([index.get_indexer(split[end]) for end in ("source", "target")], 1)
+    if (lost := (rows < 0).any(axis=1)).any():
+        source, target = split[["source", "target"]].iloc[int(lost.argmax())]
+        raise ValueError(f"{items.vectors or items.texts}: {lost.sum():,} of the pairs of fit have no {lacking} now, "
+                         f"the first {source!r} -> {target!r}; give the vectors of all of them, or fit again")
+    edges = {part: rows[split["split"] == part] for part in (*PARTS, "")}
+    known, seed = edges.pop(""), report["inputs"]["how"]["seed"]
+    with items.named():
+        return DirectedDataset("pairs", features, pd.DataFrame(dict(id=index)), edges, Report(report["data"]), seed,
+                               known=known)
+
+# %% ../../nbs/cli/fitting.ipynb #1a1cfcca
+def _known_pairs(head):
+    "Source, target and split of the pairs of `fit`; none, with a word, where they can no longer be told"
+    import pandas as pd
+    if (kept := read_kept(head, "split")) is not None: return kept
+    try:
+        ds = _split_again(head, items_of(head))
+    except (typer.BadParameter, ValueError, OSError) as error:
+        say(f"which pairs fit knew is not known, so none is left out of the candidates, and some may have been seen in "
+            f"training ({error.args[0] if error.args else error})")
+        return pd.DataFrame(dict(source=[], target=[], split=[]), dtype=object)
+    ids = ds.nodes["id"].to_numpy()
+    return pd.concat([pd.DataFrame(dict(source=ids[edges[:, 0]], target=ids[edges[:, 1]], split=part))
+                      for part, edges in {**ds.edges, "": ds.known}.items()])
+
+
+def _with_known(ds, known, drop_seen):
+    "A dataset of new pairs in which those of `fit` are never negatives; how many of the new ones are in which part"
+    from copy import copy
+
+    import numpy as np
+    import pandas as pd
+    index = pd.Index(ds.nodes["id"])
+    rows = np.stack([index.get_indexer(known[end]) for end in ("source", "target")], 1)
+    there = (rows >= 0).all(axis=1)
+    part = pd.Series(known["split"].to_numpy()[there], ds.codes(rows[there]))
+    new = ds.edges["train"]
+    of = part.reindex(ds.codes(new)).fillna("new").to_numpy()
+    seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")}
+    some = copy(ds)
+    some.__dict__.pop("positives", None)  # it is computed from what changes here
+    keep = ~np.isin(of, ("train", "valid")) if drop_seen else np.ones(len(new), bool)
+    if not keep.any():
+        raise ValueError(f"each of the {len(new):,} pairs has been seen by fit; without --drop-seen they are measured")
+    some.edges = {**ds.edges, "train": new[keep]}
+    held = np.concatenate([rows[there], new[~keep]])
+    some.known = held[~np.isin(ds.codes(held), ds.codes(new[keep]))]
+    if drop_seen:
+        some.report["dropped"] |= {f"seen by fit ({name})": seen[name] for name in ("train", "valid") if seen[name]}
+    return some.check_negatives(), seen
+
+# %% ../../nbs/cli/fitting.ipynb #7b30c1da
+def _of_file(head, pairs, items, how, dim, named, drop_seen):
+    "The dataset of new pairs as `train`, and how many of them are in which part of those of `fit`"
+    import pandas as pd
+
+    from rolebregman.datasets.pairs import from_pairs, require_items
+    from rolebregman.datasets.readers import read_pairs, read_scores
+    with input_file(pairs) as path:
+        how |= ends_of(head, path, how["source"], how["target"])
+        how |= labels_of(head, path, how["label"], how["min_label"])
+        held = read_pairs(path, *(how[name] for name in ("source", "target", "label", "min_label")))[0]
+        if how["min_label"] is not None:
+            held = read_scores(path, how["source"], how["target"], how["label"] or "label")
+        kept = read_kept(head, "items")
+        wanted = pd.unique(held[["source", "target"]].to_numpy().ravel())
+        wanted = [*dict.fromkeys((*([] if kept is None else kept["id"]), *wanted))]
+        features, index, lacking = vectors_of(head, items, wanted, dim, named)
+        if how["missing"] == "raise":
+            require_items(held, index, lacking, path)
+        with items.named():
+            ds = from_pairs(path, features, ids=list(index), fractions=(1, 0, 0), **how)
+    if how["min_label"] is not None:
+        ds.report["read"]["min label"] = how["min_label"]
+    return _with_known(ds, _known_pairs(head), drop_seen)
+
+# %% ../../nbs/cli/fitting.ipynb #b792104f
+def _of_new_pairs(head, pairs, ds, seen, drop_seen):
+    "What a file of new pairs was taken for: columns, labels, and how much of it `fit` has seen"
+    read, name = ds.report["read"], "standard input" if str(pairs) == "-" else pairs
+    strong = f"; a pair holds from {read['min label']:g} on" if read.get("min label") is not None else ""
+    before = (f"of those in the file fit has trained on {seen['train']:,}, chosen the epoch on {seen['valid']:,} and "
+              f"held out {seen['test']:,}")
+    hint = "" if drop_seen or not (seen["train"] or seen["valid"]) else "; --drop-seen leaves out what it has seen"
+    return f"{name}: {columns_text(read)}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
 
 # %% ../../nbs/cli/fitting.ipynb #1147a329
 @command(app, "rolebregman evaluate head", "rolebregman evaluate head --candidates all --part valid --json",
-         "rolebregman evaluate head new_pairs.csv")
+         "rolebregman evaluate head new_pairs.csv --drop-seen",
+         "rolebregman evaluate head scored_pairs.csv --label strength --min-label 5")
 def evaluate(
     head: Head,
     pairs: Annotated[Path | None, pairs_file("Pairs to measure; else those held out.")] = None,
@@ -173,27 +313,39 @@ def evaluate(
     id_column: IdColumn = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
+    label: Label = None,
+    min_label: MinLabel = None,
+    drop_seen: Annotated[bool, typer.Option("--drop-seen", help="Leave out pairs of the file that `fit` has trained on "
+                         "or chosen the epoch on.")] = False,
     missing: Missing = "raise",
     device: Device = "cpu",
     as_json_: Json = False,
 ):
-    "Measure a head: ranking, direction, MRR and more."
-    if candidates != "all" and not (candidates.isdecimal() and int(candidates)):
-        raise typer.BadParameter(f"--candidates {candidates}: expected a whole number of at least 1, or all")
-    if pairs and part: raise typer.BadParameter("--part belongs to the pairs of fit; a file of pairs is taken whole")
+    """Measure a head: ranking, direction, MRR and more.
+
+    Of a file of pairs, columns and labels are those of `fit` where nothing else is said."""
+    how = dict(source=source, target=target, label=label, min_label=min_label)
+    _check_asked(pairs, part, candidates, how, drop_seen)
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.distance_head import load_head
-    items = items_of(head, vectors, ids, texts, id_column)
+    items, named = items_of(head, vectors, ids, texts, id_column), bool(vectors or texts)
+    model, seen = load_head(head).to(device), None
     if pairs:
-        part, how = "train", dict(source=source, target=target, missing=missing, fractions=(1, 0, 0))
+        ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), model.dim, named, drop_seen)
+    elif read_kept(head, "split") is not None:
+        ds = _of_split(head, items, model.dim, named)
     else:
-        part, (pairs, how) = part or "test", pairs_of(head, unchanged=True)
-    model, ds = load_head(head).to(device), _dataset(pairs, items, how, head)
-    items.check_width(ds.features, model.dim)
+        ds = _split_again(head, items)
+        items.check_width(ds.features, model.dim)
+    part = "train" if pairs else part or "test"
     if candidates != "all" and int(candidates) > max(100, ds.num_nodes):
         raise typer.BadParameter(f"--candidates {candidates}: there are {ds.num_nodes:,} items; take all")
+    if seen is not None:
+        say(_of_new_pairs(head, pairs, ds, seen, drop_seen))
     if ds.report["dropped"]:
         say(_left_out(ds.report))
     found = measure(model, ds, part, candidates if candidates == "all" else int(candidates))
-    shown, report = part if "seed" in how else "pairs", dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
-    typer.echo(as_json(report | found) if as_json_ else _metrics_text({shown: found}))
+    report = dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
+    if seen is not None:
+        report |= dict(read=ds.report["read"], seen=seen)
+    typer.echo(as_json(report | found) if as_json_ else _metrics_text({"pairs" if pairs else part: found}))

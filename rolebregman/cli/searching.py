@@ -14,7 +14,9 @@ import typer
 
 from .command import (
     Device, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts, Vectors, app,
-    as_json, command, ends_of, input_file, items_of, pairs_of, say, watched, write_output)
+    as_json, command, input_file, say, watched, write_output)
+from .folder import read_kept
+from .inputs import columns_text, ends_of, items_of, pairs_of, vectors_of
 
 # %% ../../nbs/cli/searching.ipynb #ee387b43
 def _scored(model, features, index, block):
@@ -50,6 +52,15 @@ def _write_scores(file, blocks, total, as_lines, bare):
     return counts
 
 # %% ../../nbs/cli/searching.ipynb #5f626926
+def _columns_taken(path, ends):
+    "Which columns of a file are taken, and which are left unused, in a few words"
+    from rolebregman.datasets.readers import pick_columns, table_blocks
+    table = next(table_blocks(path, 1))
+    source, target = pick_columns(table, ends["source"], ends["target"], path)
+    unused = [c for c in table.columns if c not in (source, target)]
+    return columns_text({"source column": source, "target column": target, "unused columns": unused})
+
+
 @command(app, "rolebregman score head pairs.csv --out scores.csv",
          "zcat pairs.csv.gz | rolebregman score head - > scores.csv",
          "rolebregman score head pairs.csv --missing drop --json")
@@ -75,12 +86,12 @@ def score(
     items, counts = items_of(head, vectors, ids, texts, id_column), {}
     with input_file(pairs) as path:
         ends = ends_of(head, path, source, target)
-        total, seen = 0, set()
+        total, seen, columns = 0, set(), _columns_taken(path, ends)
         for block in pair_blocks(path, **ends):
             seen.update(block["source"], block["target"])
             total += len(block)
-        model, (features, index, lacking) = load_head(head).to(device), items.load(seen, quiet=not watched())
-        items.check_width(features, model.dim)
+        model = load_head(head).to(device)
+        features, index, lacking = vectors_of(head, items, seen, model.dim, bool(vectors or texts))
         if missing == "raise" and not seen <= set(index):
             for block in pair_blocks(path, **ends):
                 require_items(block, index, lacking, path)
@@ -88,7 +99,7 @@ def score(
         tables = ((len(block), _scored(model, features, index, block)) for block in pair_blocks(path, **ends))
         write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_json_, bare)))
     dropped = f"; {total - counts['scored']:,} dropped, without a vector" if counts["scored"] < total else ""
-    say(f"pairs scored: {counts['scored']:,}, running as they are written: {counts['forward']:,}{dropped}")
+    say(f"pairs scored: {counts['scored']:,}, running as they are written: {counts['forward']:,}{dropped}; {columns}")
 
 # %% ../../nbs/cli/searching.ipynb #061f96b9
 def _rows(index, items):
@@ -106,7 +117,9 @@ def _all_items(where, head, asked):
     from rolebregman.datasets.pairs import pair_blocks
     from rolebregman.datasets.readers import read_texts
     wanted = set(asked)
-    if where.open_ended:
+    if where.open_ended and (kept := read_kept(head, "items")) is not None:
+        wanted.update(kept["id"])
+    elif where.open_ended:
         path, how = pairs_of(head)
         for block in pair_blocks(path, how["source"], how["target"]):
             wanted.update(block["source"], block["target"])
@@ -142,9 +155,8 @@ def search(
     if items == ["-"]:
         items = [line.strip() for line in sys.stdin if line.strip()]
     where = items_of(head, vectors, ids, texts, id_column)
-    model, (features, index, _) = load_head(head).to(device), where.load(_all_items(where, head, items),
-                                                                         quiet=not watched())
-    where.check_width(features, model.dim)
+    model, wanted = load_head(head).to(device), _all_items(where, head, items)
+    features, index, _ = vectors_of(head, where, wanted, model.dim, bool(vectors or texts))
     rows = _rows(index, items)
     among = (TargetIndex if find == "targets" else SourceIndex)(model, features)
     if (k := min(k, len(index) - 1)) < 1: raise ValueError(f"{items[0]!r} is the only item: there is nothing to find")
@@ -190,8 +202,7 @@ def explain(
     write = say if str(picture) == "-" else typer.echo  # the picture has standard output for itself
     if not isinstance(model, BregmanHead):
         raise ValueError(f"{head} holds a {type(model).__name__}, which has no potential to look into; score knows it")
-    features, index, _ = where.load([source, target], quiet=not watched())
-    where.check_width(features, model.dim)
+    features, index, _ = vectors_of(head, where, [source, target], model.dim, bool(vectors or texts))
     found = account(model, *features[_rows(index, [source, target])], names=(source, target))
     if picture:
         write_output(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)

@@ -1,16 +1,18 @@
 "What every sub-command keeps to"
 import json
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from rolebregman import __version__
 from rolebregman.cli.command import (
     as_json,
-    ends_of,
-    items_of,
+    command,
+    in_words,
     options_of,
     pairs_file,
     progress,
@@ -19,6 +21,7 @@ from rolebregman.cli.command import (
     watched,
     write_output,
 )
+from rolebregman.cli.inputs import ends_of, items_of
 from rolebregman.training import History
 
 
@@ -89,3 +92,33 @@ def test_what_is_said_goes_to_standard_error(capsys):
 
 def test_a_file_of_pairs_has_its_help():
     assert pairs_file("pairs").help == "pairs"
+
+
+def test_advice_names_options_that_the_command_has():
+    fault = ValueError("e.csv: column 'source' is odd (source=); pass min_label=, label='strength' or missing='drop'")
+    options = dict(vectors="--vectors", source="--source", label="--tag", missing="--missing")
+    assert in_words(fault, options) == (
+        "e.csv: column 'source' is odd (--source); pass --min-label (an option of fit), --tag strength or "
+        "--missing drop")
+    options = dict(sep="--sep", split_column="--split-column")
+    assert in_words(ValueError("say sep= or split_column='split'"), options) == "say --sep or --split-column split"
+    assert in_words(ValueError("pass split='edge'"), options) == "pass split='edge'", "it takes arguments as they are"
+    assert in_words(ValueError("DirectedHead(source=3, out=5) is odd"), dict(out="--out")) == (
+        "DirectedHead(source=3, out=5) is odd")
+
+
+@pytest.mark.parametrize("more, says", [("label='holds'", "--label holds (an option of fit)"), ("k=", "--top"),
+                                        ("ids=", "--ids")])
+def test_a_command_knows_its_options(capsys, more, says):
+    trial = typer.Typer()
+    trial.callback()(lambda: None)
+
+    @command(trial, "trial run")
+    def run(
+        k: Annotated[int, typer.Option("-k", "--top")] = 1,
+        ids: Annotated[str, typer.Option()] = "",
+        vectors: Annotated[str, typer.Option()] = "",
+    ):
+        raise ValueError(f"pass {more}")
+
+    assert CliRunner().invoke(trial, ["run"]).stderr == f"Error: pass {says}\n"
