@@ -200,7 +200,8 @@ def test_modules_and_exported_cells_stay_readable():
 def parts(node):
     "The blocks of a compound statement"
     for name in ("body", "orelse", "finalbody"):
-        if isinstance(block := getattr(node, name, None), list) and block and isinstance(block[0], ast.stmt): yield block
+        block = getattr(node, name, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt): yield block
     yield from (handler.body for handler in getattr(node, "handlers", []))
 
 

@@ -268,7 +268,7 @@ def _of_file(head, pairs, items, how, dim, named, drop_seen):
     import pandas as pd
 
     from rolebregman.datasets.pairs import from_pairs, require_items
-    from rolebregman.datasets.readers import read_pairs, read_scores
+    from rolebregman.datasets.columns import read_pairs, read_scores
     with input_file(pairs) as path:
         how |= ends_of(head, path, how["source"], how["target"])
         how |= labels_of(head, path, how["label"], how["min_label"])

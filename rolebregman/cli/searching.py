@@ -54,7 +54,8 @@ def _write_scores(file, blocks, total, as_lines, bare):
 # %% ../../nbs/cli/searching.ipynb #5f626926
 def _columns_taken(path, ends):
     "Which columns of a file are taken, and which are left unused, in a few words"
-    from rolebregman.datasets.readers import pick_columns, table_blocks
+    from rolebregman.datasets.columns import pick_columns
+    from rolebregman.datasets.readers import table_blocks
     table = next(table_blocks(path, 1))
     source, target = pick_columns(table, ends["source"], ends["target"], path)
     unused = [c for c in table.columns if c not in (source, target)]
