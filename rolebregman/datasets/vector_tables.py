@@ -96,17 +96,19 @@ def _read_at_once(path, id_column):
     form = dict(sep="," if comma else "\t", keep_default_na=False, encoding="utf-8-sig",
                 quoting=csv.QUOTE_MINIMAL if comma else csv.QUOTE_NONE)
     try:
-        header = pd.read_csv(path, header=None, nrows=1, dtype=str, **form).iloc[0]
         kinds = pd.read_csv(path, nrows=100, **form).dtypes
         words = {c for c, kind in kinds.items() if kind.kind not in "iuf" or c == id_column or c.lower() == "id"
                  or c.startswith("Unnamed:")}
         kind = np.float64 if all(c.startswith("Unnamed:") for c in words) else np.float32  # as the careful way has it
+        if any(c.rpartition(".")[2].isdigit() for c in kinds.index if "." in c):  # pandas makes "a.1" of a second "a"
+            header = pd.read_csv(path, header=None, nrows=1, dtype=str, **form).iloc[0]
+            if header[header != ""].duplicated().any(): return None
         with np.errstate(over="ignore"):
             table = pd.read_csv(path, dtype={c: str if c in words else kind for c in kinds.index}, **form)
     except (ValueError, OSError, EOFError, zlib.error):
         return None  # the careful way names what is wrong
-    whole = isinstance(table.index, pd.RangeIndex) and not header[header != ""].duplicated().any()
-    return table if whole and len(table) and len(words) < table.shape[1] else None
+    whole = isinstance(table.index, pd.RangeIndex) and len(table)  # pandas makes an index of a field too many
+    return table if whole and len(words) < table.shape[1] else None
 
 
 def _parsed_at_once(path, id_column, report=None):

@@ -381,6 +381,8 @@ def test_a_table_of_text_that_holds_no_vectors_is_named(tmp_path):
     refused("x,y\n0.5,1\nn/a,2\n1.5,2\n", r"row 1 \(the first is 0\): column 'x' holds 'n/a'")
     refused("cat,1,2,3\ndog,4,5,6\n", "expected the names of the columns")  # its only header is an item
     refused("id;x\na;1\n", "semicolons, expected commas")
+    refused("id,x,x\na,1,2\n", "two columns 'x'")
+    refused("id,x\na,1,2\n", "more fields than")
     refused("word\na\n", r"columns \['word'\], none of numbers")
 
 
