@@ -55,7 +55,7 @@ def _write_scores(file, blocks, total, as_lines, bare):
 def _columns_taken(path, ends):
     "Which columns of a file are taken, and which are left unused, in a few words"
     from rolebregman.datasets.readers import pick_columns, table_blocks
-    table = next(table_blocks(path, 1))
+    if (table := next(table_blocks(path, 1), None)) is None: return "no columns"
     source, target = pick_columns(table, ends["source"], ends["target"], path)
     unused = [c for c in table.columns if c not in (source, target)]
     return columns_text({"source column": source, "target column": target, "unused columns": unused})
