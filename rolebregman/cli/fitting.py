@@ -246,7 +246,7 @@ def _with_known(ds, known, drop_seen):
     index = pd.Index(ds.nodes["id"])
     rows = np.stack([index.get_indexer(known[end]) for end in ("source", "target")], 1)
     there = (rows >= 0).all(axis=1)
-    part = pd.Series(known["split"].to_numpy()[there], ds.codes(rows[there]))
+    part = pd.Series(known["split"].to_numpy()[there], ds.codes(rows[there])).groupby(level=0).first()
     new = ds.edges["train"]
     of = part.reindex(ds.codes(new)).fillna("new").to_numpy()
     seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")}

@@ -7,6 +7,7 @@ __all__ = ['items_of', 'inputs_of', 'coordinate_names', 'vectors_of', 'ends_of',
 
 # %% ../../nbs/cli/inputs.ipynb #cabb4518
 import os
+import re
 from pathlib import Path
 
 import typer
@@ -199,10 +200,14 @@ def _columns(path):
         return []
 
 
-def _column(name, columns):
-    "A column by its name, or by its name but for case and spaces; None where there is none, or more than one"
-    same = [c for c in columns if str(c).strip().casefold() == str(name).strip().casefold()]
-    return None if name is None else name if name in columns else same[0] if len(same) == 1 else None
+def _column(name, columns, path):
+    "A column by its name but for case and spaces, or None; a `ValueError` where two columns could be meant"
+    if name is None: return None
+    plain = str(name).strip().casefold()  # pandas makes "a.1" of a second "a"
+    same = [c for c in columns if re.sub(r"\.\d+$", "", str(c).strip().casefold()) == plain or c == name]
+    if len(same) > 1:
+        raise ValueError(f"{path}: each of the columns {same} could be the {name!r} of fit; rename all but one of them")
+    return same[0] if same else None
 
 
 def _used(head):
@@ -223,7 +228,7 @@ def ends_of(
     used = _used(head)
     if source or target or None in (used["source"], used["target"]): return dict(source=source, target=target)
     columns = _columns(path)
-    found = {end: _column(used[end], columns) for end in ("source", "target")}
+    found = {end: _column(used[end], columns, path) for end in ("source", "target")}
     return dict.fromkeys(found) if None in found.values() else found
 
 
@@ -235,7 +240,7 @@ def labels_of(
 ) -> dict:  # label and min_label, for `from_pairs`
     "Which pairs of a file hold: as said now, else as for `fit` where the file has its column; what is odd is said."
     used = _used(head)
-    found = label or _column(used["label"], _columns(path))
+    found = label or _column(used["label"], _columns(path), path)
     same = str(found).strip().casefold() == str(used["label"] or "label").strip().casefold()
     if used["label"] and not found:
         say(f"the pairs have no column {used['label']!r}, which told fit which of them hold; name one with --label")

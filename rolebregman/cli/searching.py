@@ -56,7 +56,7 @@ def _columns_taken(path, ends):
     "Which columns of a file are taken, and which are left unused, in a few words"
     from rolebregman.datasets.columns import pick_columns
     from rolebregman.datasets.readers import table_blocks
-    table = next(table_blocks(path, 1))
+    if (table := next(table_blocks(path, 1), None)) is None: return "no columns"
     source, target = pick_columns(table, ends["source"], ends["target"], path)
     unused = [c for c in table.columns if c not in (source, target)]
     return columns_text({"source column": source, "target column": target, "unused columns": unused})

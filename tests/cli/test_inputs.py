@@ -262,6 +262,21 @@ def test_labels_are_those_of_fit_or_as_said(own, capsys):
     assert "no column 'strength'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("header", ["child,parent,child", "Child,child,parent", "child,parent, PARENT",
+                                    "child,parent,child.1"])
+@pytest.mark.parametrize("line", ["score head -", "evaluate head -"])
+def test_two_columns_that_could_be_the_one_of_fit_are_refused(own, header, line):
+    said = run(line, own, 1, f"{header}\nn00004,n00001,n00002\n").stderr
+    assert said.startswith("Error: standard input: each of the columns ['") and "could be the '" in said
+
+
+@pytest.mark.parametrize("text", ["", "child,parent\n"])
+def test_a_file_without_pairs_is_named(own, text):
+    (own / "none.csv").write_text(text)
+    for line in ("score head none.csv", "evaluate head none.csv"):
+        assert run(line, own, 1).stderr.startswith("Error: none.csv")
+
+
 def test_columns_are_told_as_the_reader_gives_them():
     ends = {"source column": "a", "target column": "b"}
     assert columns_text(ends) == "columns: a -> b"
