@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'SourceColumn', 'TargetColumn', 'Label', 'MinLabel',
-           'Missing', 'Out', 'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say', 'watched', 'progress', 'command',
-           'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'Encoder', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator', 'Encoding', 'Missing', 'Out',
+           'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say', 'watched', 'progress', 'command', 'try_command',
+           'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -47,8 +48,9 @@ def _all(version: Annotated[bool, typer.Option("--version", callback=_version, i
 
 # %% ../../nbs/cli/command.ipynb #996818fe
 # Arguments of the library that are options of `fit`, and where an argument ends
-_ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split")
-_VALUE = r"=(?:'([\w.-]+)'|(?=[\s,;:.)]|$))"
+_ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split",
+              "relation", "relation_column", "split_column", "sep", "encoding")
+_VALUE = r"=(?:'([\w.;|,-]+)'|(?=[\s,;:.)]|$))"
 
 
 def in_words(
@@ -235,6 +237,17 @@ SourceColumn = Annotated[str | None, typer.Option(help="Column of the sources; g
 TargetColumn = Annotated[str | None, typer.Option(help="Column of the targets; guessed by default.")]
 Label = Annotated[str | None, typer.Option(help="Column that says which pairs hold; by default `label`.")]
 MinLabel = Annotated[float | None, typer.Option(help="Labels are strengths; a pair holds from here on.")]
+Encoder = Annotated[str, typer.Option(help="Encoder of the texts, where there are no vectors.")]
+KeepVectors = Annotated[bool, typer.Option("--keep-vectors", help="Copy the files of the vectors, ids and texts into "
+                        "the folder, which then needs no other files.")]
+Setting = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
+                    "training or option of the head; may be repeated.")]
+Relation = Annotated[list[str] | None, typer.Option(help="Of several relations in a file, the one to take; may be "
+                     "repeated.")]
+RelationColumn = Annotated[str | None, typer.Option(help="Column of the relations; guessed by default.")]
+Separator = Annotated[str | None, typer.Option("--sep", help="What stands between the fields of the file of pairs; by "
+                      "its name by default.")]
+Encoding = Annotated[str | None, typer.Option(help="Of the file of pairs; UTF-8 by default.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]
 Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File to write, - for standard output.")]
 Folder = Annotated[Path, typer.Option(callback=_folder, file_okay=False, help="Folder for the head and its report.")]

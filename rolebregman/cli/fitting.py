@@ -14,12 +14,14 @@ import typer
 
 from .. import __version__
 from .command import (
-    Device, Folder, Head, IdColumn, Ids, Json, Label, MinLabel, Missing, Pairs, SourceColumn, TargetColumn, Texts,
-    Vectors, app, as_json, command, input_file, options_of, pairs_file, progress, say, watched)
+    Device, Encoder, Encoding, Folder, Head, IdColumn, Ids, Json, KeepVectors, Label, MinLabel, Missing, Pairs,
+    Relation, RelationColumn, Separator, Setting, SourceColumn, TargetColumn, Texts, Vectors, app, as_json,
+    command, input_file, options_of, pairs_file, progress, say, watched)
 from .folder import (
     FILES, check_head, read_kept, report_of, require_writable, write_kept, write_together)
-from .inputs import (
-    columns_text, coordinate_names, ends_of, inputs_of, items_of, labels_of, pairs_of, vectors_of)
+from rolebregman.cli.inputs import (
+    columns_text, coordinate_names, ends_of, given, inputs_of, items_of, labels_of, pairs_of, relations_of,
+    vectors_of)
 
 # %% ../../nbs/cli/fitting.ipynb #3beeb1c8
 def _settings(head, training, setting):
@@ -93,6 +95,8 @@ def _report_text(report):
              + ", ".join(f"{n:,} {part}" for part, n in pairs.items())]
     if unused := data["read"].get("unused columns") or data["read"].get("columns not used"):
         lines.append(f"left unused: {unused if isinstance(unused, str) else ', '.join(map(str, unused))}")
+    if false := data["kept"].get("labelled as not holding"):
+        lines.append(f"labelled as not holding: {false:,}, known and not trained on")
     if data["dropped"]:
         lines.append(_left_out(data))
     best = f"the best on validation was {report['best_epoch']}" if pairs["valid"] else "the last is kept"
@@ -131,8 +135,7 @@ def fit(
     ids: Ids = None,
     texts: Texts = None,
     id_column: IdColumn = None,
-    encoder: Annotated[str, typer.Option(help="Encoder of the texts, where there are no "
-                       "vectors.")] = "all-minilm-l6-v2",
+    encoder: Encoder = "all-minilm-l6-v2",
     out: Folder = Path("head"),
     head: Annotated[str, typer.Option(help="Kind of head; any other word lists them.")] = "directed_bregman",
     epochs: Annotated[int, typer.Option(min=0, help="Passes over the training pairs, at most.")] = 100,
@@ -140,17 +143,20 @@ def fit(
     loss: Annotated[Literal["margin", "softmax"], typer.Option(help="Loss of the training.")] = "margin",
     lr: Annotated[float, typer.Option(help="Step size.")] = 1e-3,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of split, first weights and training.")] = 0,
-    setting: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
-                       "training or option of the head; may be repeated.")] = None,
+    setting: Setting = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
     label: Label = None,
     min_label: MinLabel = None,
+    relation: Relation = None,
+    relation_column: RelationColumn = None,
+    split_column: Annotated[str | None, typer.Option(help="Column that says train, valid or test of a pair.")] = None,
+    sep: Separator = None,
+    encoding: Encoding = None,
     split: Annotated[Literal["edge", "node"], typer.Option(help="node: no item of one part is in another.")] = "edge",
     fractions: Annotated[tuple[float, float, float], typer.Option(help="Train, valid, test.")] = (0.8, 0.1, 0.1),
     missing: Missing = "raise",
-    keep_vectors: Annotated[bool, typer.Option("--keep-vectors", help="Copy the files of the vectors, ids and texts "
-                            "into the folder, which then needs no other files.")] = False,
+    keep_vectors: KeepVectors = False,
     device: Device = "cpu",
     as_json_: Json = False,
 ):
@@ -166,6 +172,8 @@ def fit(
     items = items_of(None, vectors, ids, texts, id_column, encoder)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
+    how |= given(relation=relation, relation_column=relation_column, split_column=split_column, sep=sep,
+                 encoding=encoding)
     inputs, copies = inputs_of(pairs, how, items, out, keep_vectors)
     ds = _dataset(pairs, items, how)
     torch.manual_seed(seed)
@@ -263,18 +271,20 @@ def _with_known(ds, known, drop_seen):
     return some.check_negatives(), seen
 
 # %% ../../nbs/cli/fitting.ipynb #7b30c1da
-def _of_file(head, pairs, items, how, dim, named, drop_seen):
+def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
     "The dataset of new pairs as `train`, and how many of them are in which part of those of `fit`"
     import pandas as pd
 
     from rolebregman.datasets.pairs import from_pairs, require_items
     from rolebregman.datasets.columns import read_pairs, read_scores
     with input_file(pairs) as path:
-        how |= ends_of(head, path, how["source"], how["target"])
-        how |= labels_of(head, path, how["label"], how["min_label"])
-        held = read_pairs(path, *(how[name] for name in ("source", "target", "label", "min_label")))[0]
+        text = {name: more[name] for name in ("sep", "encoding") if name in more}
+        how |= ends_of(head, path, how["source"], how["target"], **text)
+        how |= labels_of(head, path, how["label"], how["min_label"], **text)
+        more = relations_of(head, path, more)
+        held = read_pairs(path, *(how[name] for name in ("source", "target", "label", "min_label")), **more)[0]
         if how["min_label"] is not None:
-            held = read_scores(path, how["source"], how["target"], how["label"] or "label")
+            held = read_scores(path, how["source"], how["target"], how["label"] or "label", **more)
         kept = read_kept(head, "items")
         wanted = pd.unique(held[["source", "target"]].to_numpy().ravel())
         wanted = [*dict.fromkeys((*([] if kept is None else kept["id"]), *wanted))]
@@ -282,7 +292,7 @@ def _of_file(head, pairs, items, how, dim, named, drop_seen):
         if how["missing"] == "raise":
             require_items(held, index, lacking, path)
         with items.named():
-            ds = from_pairs(path, features, ids=list(index), fractions=(1, 0, 0), **how)
+            ds = from_pairs(path, features, ids=list(index), fractions=(1, 0, 0), **how, **more)
     if how["min_label"] is not None:
         ds.report["read"]["min label"] = how["min_label"]
     return _with_known(ds, _known_pairs(head), drop_seen)
@@ -315,6 +325,10 @@ def evaluate(
     target: TargetColumn = None,
     label: Label = None,
     min_label: MinLabel = None,
+    relation: Relation = None,
+    relation_column: RelationColumn = None,
+    sep: Separator = None,
+    encoding: Encoding = None,
     drop_seen: Annotated[bool, typer.Option("--drop-seen", help="Leave out pairs of the file that `fit` has trained on "
                          "or chosen the epoch on.")] = False,
     missing: Missing = "raise",
@@ -325,13 +339,14 @@ def evaluate(
 
     Of a file of pairs, columns and labels are those of `fit` where nothing else is said."""
     how = dict(source=source, target=target, label=label, min_label=min_label)
-    _check_asked(pairs, part, candidates, how, drop_seen)
+    more = given(relation=relation, relation_column=relation_column, sep=sep, encoding=encoding)
+    _check_asked(pairs, part, candidates, how | more, drop_seen)
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.distance_head import load_head
     items, named = items_of(head, vectors, ids, texts, id_column), bool(vectors or texts)
     model, seen = load_head(head).to(device), None
     if pairs:
-        ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), model.dim, named, drop_seen)
+        ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)
     elif read_kept(head, "split") is not None:
         ds = _of_split(head, items, model.dim, named)
     else:

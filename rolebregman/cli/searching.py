@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 import typer
 
 from .command import (
-    Device, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, SourceColumn, TargetColumn, Texts, Vectors, app,
-    as_json, command, input_file, say, watched, write_output)
+    Device, Encoding, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, Separator, SourceColumn, TargetColumn,
+    Texts, Vectors, app, as_json, command, input_file, say, watched, write_output)
 from .folder import read_kept
-from .inputs import columns_text, ends_of, items_of, pairs_of, vectors_of
+from .inputs import columns_text, ends_of, given, items_of, pairs_of, vectors_of
 
 # %% ../../nbs/cli/searching.ipynb #ee387b43
 def _scored(model, features, index, block):
@@ -52,14 +52,14 @@ def _write_scores(file, blocks, total, as_lines, bare):
     return counts
 
 # %% ../../nbs/cli/searching.ipynb #5f626926
-def _columns_taken(path, ends):
+def _columns_taken(path, ends, text):
     "Which columns of a file are taken, and which are left unused, in a few words"
     from rolebregman.datasets.columns import pick_columns
     from rolebregman.datasets.readers import table_blocks
-    if (table := next(table_blocks(path, 1), None)) is None: return "no columns"
+    if (table := next(table_blocks(path, 1, **text), None)) is None: return "no columns"
     source, target = pick_columns(table, ends["source"], ends["target"], path)
     unused = [c for c in table.columns if c not in (source, target)]
-    return columns_text({"source column": source, "target column": target, "unused columns": unused})
+    return columns_text({"used columns": f"{source} (source), {target} (target)", "unused columns": unused})
 
 
 @command(app, "rolebregman score head pairs.csv --out scores.csv",
@@ -75,6 +75,8 @@ def score(
     id_column: IdColumn = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
+    sep: Separator = None,
+    encoding: Encoding = None,
     missing: Missing = "raise",
     device: Device = "cpu",
     as_json_: Annotated[bool, typer.Option("--json", help="One JSON object a line, in place of CSV.")] = False,
@@ -86,18 +88,19 @@ def score(
     from rolebregman.heads.distance_head import load_head
     items, counts = items_of(head, vectors, ids, texts, id_column), {}
     with input_file(pairs) as path:
-        ends = ends_of(head, path, source, target)
-        total, seen, columns = 0, set(), _columns_taken(path, ends)
-        for block in pair_blocks(path, **ends):
+        text = given(sep=sep, encoding=encoding)
+        ends = ends_of(head, path, source, target, **text)
+        total, seen, columns = 0, set(), _columns_taken(path, ends, text)
+        for block in pair_blocks(path, **ends, **text):
             seen.update(block["source"], block["target"])
             total += len(block)
         model = load_head(head).to(device)
         features, index, lacking = vectors_of(head, items, seen, model.dim, bool(vectors or texts))
         if missing == "raise" and not seen <= set(index):
-            for block in pair_blocks(path, **ends):
+            for block in pair_blocks(path, **ends, **text):
                 require_items(block, index, lacking, path)
         bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
-        tables = ((len(block), _scored(model, features, index, block)) for block in pair_blocks(path, **ends))
+        tables = ((len(block), _scored(model, features, index, block)) for block in pair_blocks(path, **ends, **text))
         write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_json_, bare)))
     dropped = f"; {total - counts['scored']:,} dropped, without a vector" if counts["scored"] < total else ""
     say(f"pairs scored: {counts['scored']:,}, running as they are written: {counts['forward']:,}{dropped}; {columns}")

@@ -98,8 +98,8 @@ def test_an_older_folder_knows_its_positives_from_the_file_of_pairs(tree, tmp_pa
 
 def test_what_fit_has_seen_is_said_and_can_be_left_out(tree):
     done = run("evaluate head closure.csv --candidates all", tree)
-    assert ("closure.csv: columns: child -> parent; 426 pairs; of those in the file fit has trained on 340, chosen "
-            "the epoch on 43 and held out 43; --drop-seen leaves out what it has seen") in done.stderr
+    assert ("closure.csv: columns: child (source), parent (target); 426 pairs; of those in the file fit has trained on "
+            "340, chosen the epoch on 43 and held out 43; --drop-seen leaves out what it has seen") in done.stderr
     fresh, whole = measured("evaluate head closure.csv --candidates all --drop-seen", tree), measured(
         "evaluate head --candidates all", tree)
     assert fresh["pairs"] == 43 and fresh["mrr"] == whole["mrr"]
@@ -123,7 +123,7 @@ def test_a_file_of_strengths_is_read_as_by_fit(tree):
     assert found["pairs"] == 120 and found["mrr"] == plain["mrr"] > 0.6
     assert found["read"]["label column"] == "strength" and found["read"]["min label"] == 5
     said = run("evaluate graded graded.csv", tree).stderr
-    assert "columns: child -> parent, label strength; a pair holds from 5 on; 120 pairs" in said
+    assert "columns: child (source), parent (target), strength (label); a pair holds from 5 on; 120 pairs" in said
 
 
 def test_labels_and_columns_can_be_said_anew(tree):
@@ -134,7 +134,7 @@ def test_labels_and_columns_can_be_said_anew(tree):
     found = measured("evaluate graded sure.csv --label sure", tree)
     assert found["pairs"] == table["sure"].sum() and "min label" not in found["read"]
     done = run("evaluate graded sure.csv --label sure --source child --target up", tree)
-    assert "columns: child -> up, label sure; left unused: parent, strength" in done.stderr
+    assert "columns: child (source), up (target), sure (label); left unused: parent, strength" in done.stderr
     assert run("evaluate graded - --min-label 8 --json", tree, stdin=(tree / "graded.csv").read_text()).stdout == run(
         "evaluate graded graded.csv --min-label 8 --json", tree).stdout
 
@@ -213,3 +213,37 @@ def test_the_report_is_what_evaluate_gives_also_among_words(tree):
         for part in ("valid", "test"):
             found = measured(f"evaluate {head} --part {part}", tree)
             assert {name: found[name] for name in report["metrics"][part]} == report["metrics"][part]
+
+
+def test_relations_parts_and_separators_are_those_that_were_said(tmp_path):
+    parts = ["train"] * 100 + ["valid"] * 10 + ["test"] * 10
+    table = PAIRS.assign(part=parts, relation="isa")
+    other = pd.DataFrame(dict(child=PAIRS["parent"], parent=PAIRS["child"], part="train", relation="has"))
+    pd.concat([table, other]).to_csv(tmp_path / "pairs.csv", sep=";", index=False, encoding="utf-16")
+    np.save(tmp_path / "v.npy", TREE.features)
+    (tmp_path / "ids.txt").write_text("\n".join(NAMES))
+    line = "fit pairs.csv --vectors v.npy --ids ids.txt --epochs 1 --sep ';' --encoding utf-16"
+    said = run(f"{line} --split-column part", tmp_path, 1).stderr
+    assert "has" in said and "isa" in said and "--relation" in said, "two relations are not mixed without a word"
+    done = run(f"{line} --split-column part --relation isa", tmp_path)
+    report = json.loads((tmp_path / "head" / "report.json").read_text())
+    assert report["pairs"] == dict(train=100, valid=10, test=10) and "relation: isa" in done.stderr
+    split = pd.read_csv(tmp_path / "head" / "split.csv")
+    assert set(map(tuple, split.loc[split["split"] == "test", ["source", "target"]].to_numpy())) == set(
+        map(tuple, PAIRS.to_numpy()[110:]))
+    # A later file: the relation is that of `fit`, the separator of this file is its own.
+    pd.concat([table[-10:], other[-10:]]).to_csv(tmp_path / "later.csv", index=False)
+    found = json.loads(run("evaluate head later.csv --candidates all --json", tmp_path).stdout)
+    assert found["pairs"] == 10 and found["seen"]["test"] == 10
+    assert found["mrr"] == measured("evaluate head --candidates all", tmp_path)["mrr"]
+    assert json.loads(run("evaluate head later.csv --relation has --json", tmp_path).stdout)["seen"]["test"] == 0
+    table[-10:].to_csv(tmp_path / "tabs.csv", sep="|", index=False)
+    scores = run("score head tabs.csv --sep '|'", tmp_path).stdout
+    assert len(scores.splitlines()) == 11
+
+
+def test_a_column_of_parts_that_was_not_named_is_said(tmp_path):
+    PAIRS.assign(split="train", label=[1] * 119 + [0]).to_csv(tmp_path / "pairs.csv", index=False)
+    pd.DataFrame(TREE.features).add_prefix("x").assign(id=NAMES).to_csv(tmp_path / "v.csv", index=False)
+    done = run("fit pairs.csv --vectors v.csv --epochs 0", tmp_path)
+    assert "split column not used" in done.stderr and "labelled as not holding: 1" in done.stdout

@@ -84,8 +84,8 @@ def test_missing_vectors_are_named_or_dropped(project):
     done = run("evaluate head - --missing drop --json", project, stdin=text)
     assert json.loads(done.stdout)["dropped"] == {"self-pair": 1, "pair of an id without a vector": 1}
     assert done.stderr == (
-        "standard input: columns: child -> parent; 2 pairs; of those in the file fit has trained on 2, chosen the "
-        "epoch on 0 and held out 0; --drop-seen leaves out what it has seen\n"
+        "standard input: columns: child (source), parent (target); 2 pairs; of those in the file fit has trained on "
+        "2, chosen the epoch on 0 and held out 0; --drop-seen leaves out what it has seen\n"
         "left out: self-pair (1), pair of an id without a vector (1)\n")
 
 
