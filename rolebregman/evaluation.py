@@ -249,7 +249,7 @@ _hits(10, "Hits@10")
 
 def rank_metrics(
     rank,  # ranks from 1 (m,)
-) -> dict:  # `mrr`, `hits@1`, `hits@3`, `hits@10`, each in [0, 1]
+) -> dict:  # by name, such as `mrr` and `hits@10`, each in [0, 1]
     "The metrics that are functions of ranks: the mean reciprocal rank, and the share of ranks of at most 1, 3, 10."
     rank = torch.as_tensor(rank, dtype=torch.float64)
     return {name: one.function(rank) for name, one in METRICS.items() if one.of_ranks}

@@ -35,7 +35,7 @@ def stub(
 def stubs() -> dict[Path, str]:  # text by file
     "The faces of all packages that have one; that of the library itself is written by hand"
     faces = sorted(get_config().lib_path.glob("*/__init__.py"))
-    folders = [path.parent for path in faces if "__getattr__" in path.read_text(encoding="utf-8")]
+    folders = [path.parent for path in faces if "attach_stub" in path.read_text(encoding="utf-8")]
     made, problems = {}, []
     for folder in folders:
         try: made[folder / "__init__.pyi"] = stub(folder)

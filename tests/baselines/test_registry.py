@@ -19,9 +19,10 @@ each_case = pytest.mark.parametrize("case", CASES)
 # ---- the registry
 
 def test_the_order_of_the_registry_is_that_of_tables_and_plans():
-    assert list(HEADS) == """euclidean cosine mahalanobis poincare bilinear order iqe wide_norm transe rotate tversky
+    committed = """euclidean cosine mahalanobis poincare bilinear order iqe wide_norm transe rotate tversky
         max_affine_bregman deep_divergence entailment_cones hit mlp direction_prior icnn_bregman role_bregman
         role_bregman_lowrank role_bregman_residual directed_bregman""".split()
+    assert [name for name in HEADS if name in committed] == committed, "a head more is free to come"
 
 
 def test_each_head_is_in_one_group():

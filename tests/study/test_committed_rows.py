@@ -1,0 +1,68 @@
+"Rows in results/ that no other test holds against the plan that today's code makes: the same keys, the same hashes"
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rolebregman.baselines import HEADS
+from rolebregman.study import (
+    CITATION_COLUMNS,
+    FORM_JUDGES,
+    GAP_COLUMNS,
+    GRADED,
+    GRID,
+    NEIGHBOUR_FORMS,
+    CitationTask,
+    Graded,
+    Store,
+    chosen_settings,
+    citation_tasks,
+    gap_tasks,
+    joint_training,
+    run_joint,
+    trial_settings,
+)
+from rolebregman.study.store import COLUMNS
+
+results = Path(__file__).resolve().parents[2] / "results"
+CHOSEN = results / "chosen.json"
+
+
+def keys_of(name, columns):
+    return Store(results / f"{name}.csv", columns).keys(failed=False)
+
+
+def test_citations():
+    names = pd.read_csv(results / "citation.csv")["dataset"].unique().tolist()
+    assert keys_of("citation", CITATION_COLUMNS) == {task.key for task in citation_tasks(CHOSEN, names)}
+
+
+def test_search_on_citations():
+    trials = {CitationTask("cora", head, 100, "paper", split="valid", **trial_settings(head, trial, 1433)).key
+              for head in HEADS for trial in GRID}
+    forms = citation_tasks(CHOSEN, [f"cora{form}" for form in ("", *NEIGHBOUR_FORMS)], FORM_JUDGES,
+                           range(100, 103), "valid")
+    assert keys_of("citation_search", CITATION_COLUMNS) == trials | {task.key for task in forms}
+
+
+def test_graded_scores():
+    plan = {Graded(name, head, seed, "paper", **chosen_settings(CHOSEN, name, head)).key
+            for name in ("hyperlex/random", "hyperlex/lexical") for seed in range(10) for head in HEADS}
+    assert keys_of("hyperlex_spearman", [*COLUMNS, *GRADED]) == plan
+
+
+def test_gaps():
+    assert keys_of("interpretability", GAP_COLUMNS) == {task.key for task in gap_tasks(chosen=CHOSEN)}
+
+
+@pytest.mark.parametrize("name, how", [
+    ("joint", {}), ("joint_search", dict(seeds=(100,), edges=(1000, 400, 10), epochs=2, split="valid"))])
+def test_joint_training_has_nothing_left_to_do(name, how, tmp_path, monkeypatch):
+    copy = Path(shutil.copy(results / f"{name}.csv", tmp_path))
+    monkeypatch.setattr(joint_training, "open_dataset", lambda *_, **__: pytest.fail("a row is not there"))
+    rates = [dict(encoder_lr=2e-4, head_lr=2e-4)] if name == "joint" else [
+        dict(zip(("encoder_lr", "head_lr"), map(float, config.split()[-4:-2])))
+        for config in pd.read_csv(copy)["config"].unique()]
+    for each in rates: run_joint(copy, **how, **each)
+    assert copy.read_bytes() == (results / f"{name}.csv").read_bytes()
