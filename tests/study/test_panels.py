@@ -1,0 +1,167 @@
+"Panels: one base, variants that differ in what they say, and the changes that no setting says"
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from rolebregman.baselines import make_head
+from rolebregman.datasets import toy_tree
+from rolebregman.study import (
+    DATASETS,
+    PANELS,
+    Task,
+    UnitLength,
+    UsualWeight,
+    dataset_panels,
+    nearest_loss,
+    panel_datasets,
+    panel_heads,
+    panel_tasks,
+    panels,
+    with_reversed_pairs,
+    with_usual_weights,
+)
+from rolebregman.theory import bregman_divergence
+from rolebregman.training import batch_losses, rank_loss
+
+FAST = dict(batch_size=64, lr=1e-2, epochs=2)
+
+
+def plan(panel, seeds=1, **how):
+    return panel_tasks(panel, "toy", seeds, "none.json", "quick", FAST, **how)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_has_one_base_and_no_fit_twice(panel):
+    assert sum(not change for change in PANELS[panel].values()) == 1
+    found = plan(panel, seeds=2)
+    assert len({v.key for v in found}) == len(found) == 2 * len(panel_heads(panel)) * len(PANELS[panel])
+    assert panel_datasets(panel) and set(panel_datasets(panel)) <= set(DATASETS)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_variant_differs_from_the_base_in_what_it_says(panel):
+    for variant in plan(panel):
+        change = PANELS[panel].get(variant.variant, {})
+        base = next(v for v in plan(panel) if v.panel == "base" and v.head == variant.head)
+        kept = {name: value for name, value in vars(base.training).items() if name not in change.get("train", {})}
+        assert kept.items() <= vars(variant.training).items()
+        ours, theirs = (make_head(v.head, 8, **v.options).config for v in (variant, base))
+        differ = {name for name in ours if ours[name] != theirs[name]}
+        assert differ <= set(change.get("options", {})) | ({"hidden"} if {"width", "depth"} & set(change) else set())
+        assert variant.change == variant.hidden_settings == change.get("change", {})
+
+
+def test_the_base_is_the_task_of_the_main_study():
+    base = plan("maps")[0]
+    assert base.key == Task("toy", "role_bregman", 0, train=FAST).key
+    changed = next(v for v in plan("inputs") if v.variant == "unit length")
+    assert changed.config != base.config and changed.training == base.training
+
+
+def test_width_and_layers_follow_the_chosen_ones(tmp_path):
+    chosen = tmp_path / "chosen.json"
+    chosen.write_text(json.dumps({"toy": {"role_bregman": dict(train={}, options=dict(hidden=[64, 32]))}}))
+    hidden = {v.variant: v.options["hidden"] for p in ("width", "layers") for v in panel_tasks(p, "toy", 1, chosen)}
+    assert hidden == {"base": [64, 32], "a quarter": [16, 8], "half": [32, 16], "double": [128, 64], "1": [64],
+                      "3": [64, 64, 64]}
+
+
+def test_amounts_that_there_are_not_are_left_out():
+    assert {v.variant for v in plan("data", edges=400)} == {"base", "100", "200"}
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.4, 1])
+def test_turned_pairs(share):
+    tree = toy_tree(seed=3)
+    noisy = with_reversed_pairs(tree, share)
+    for part in ("train", "valid"):
+        now, before = noisy.edges[part], tree.edges[part]
+        back = (now == before[:, ::-1]).all(1)
+        assert back.sum() == round(share * len(before)) and (now[~back] == before[~back]).all()
+    assert (noisy.edges["test"] == tree.edges["test"]).all() and noisy.one_way("train").all()
+    assert len(noisy.positives) == len(tree.positives)  # none stands there both ways
+
+
+def test_pairs_that_are_annotated_both_ways_are_not_turned():
+    tree = toy_tree(seed=3)
+    train = np.concatenate([tree.edges["train"], tree.edges["train"][:5, ::-1]])
+    tree = replace(tree, edges=tree.edges | dict(train=train))
+    both = ~tree.one_way("train")
+    assert both.sum() == 10
+    assert (with_reversed_pairs(tree, 1.0).edges["train"][both] == tree.edges["train"][both]).all()
+
+
+@pytest.mark.parametrize("how", ["softplus", "clamped"])
+def test_usual_weights_against_the_definition(how):
+    head = make_head("icnn_bregman", dim=6, hidden=(5, 4), activation="softplus").double()
+    with_usual_weights(head.potential, how)
+    potential = head.double().potential
+    positive = F.softplus if how == "softplus" else F.relu
+
+    def phi(u):
+        z = F.softplus(potential.skips[0](u))
+        z = F.softplus(z @ positive(potential.steps[0].raw).T + potential.skips[1](u))
+        return z @ positive(potential.output.raw)[0] + 0.05 * u.square().sum(-1)
+
+    u, v = torch.randn(2, 20, 6, dtype=torch.float64)
+    torch.testing.assert_close(potential(u), phi(u))
+    torch.testing.assert_close(head.compare(u, v), bregman_divergence(phi, u, v))
+    assert (head.compare(u, v) >= 0).all()
+
+
+def test_fresh_softplus_weights_grow_with_the_width():
+    sums = [UsualWeight(n, 30, "softplus")().sum(1).mean().item() for n in (50, 200)]
+    assert sums == pytest.approx([50 * np.log(2), 200 * np.log(2)], rel=0.02)
+
+
+def test_nearest_loss():
+    positive, negative = torch.rand(50), 3 * torch.rand(50, 4)
+    torch.testing.assert_close(nearest_loss(positive, negative[:, :1]), rank_loss(positive, negative[:, :1]))
+    torch.testing.assert_close(nearest_loss(positive, negative), rank_loss(positive, negative.min(1).values))
+    assert nearest_loss(positive, negative) >= rank_loss(positive, negative)
+
+
+def trained(monkeypatch, panel, name):
+    "The head and the dataset that a variant hands to the training, and the losses meanwhile"
+    seen = {}
+    monkeypatch.setattr(panels, "fit", lambda head, ds, *config, losses, **how: seen.update(losses=losses, ds=ds))
+    variant = next(v for v in plan(panel) if v.variant == name)
+    head, ds = make_head(variant.head, 32, **variant.options), toy_tree(seed=0)
+    variant.fit(head, ds)
+    return head, ds, seen
+
+
+def test_inputs_as_they_are(monkeypatch):
+    head, ds, _ = trained(monkeypatch, "inputs", "as they are")
+    x = torch.from_numpy(ds.features[:5])
+    assert torch.equal(head.fit_standardizer(ds.features).standardized(x), x)
+
+
+def test_inputs_of_unit_length(monkeypatch):
+    head, ds, _ = trained(monkeypatch, "inputs", "unit length")
+    x, y = torch.from_numpy(ds.features[:5]), torch.from_numpy(ds.features[5:10])
+    assert isinstance(head.fit_standardizer(ds.features).standardizer, UnitLength)
+    torch.testing.assert_close(head(x, y), head(7 * x, y / 3))
+    torch.testing.assert_close(head.standardized(x).norm(dim=-1), torch.ones(5))
+
+
+def test_amount_of_training_pairs(monkeypatch):
+    _, ds, seen = trained(monkeypatch, "data", "100")
+    assert len(seen["ds"].edges["train"]) == 100 and len(ds.edges["train"]) == 291
+    assert len(seen["ds"].positives) == len(ds.positives)  # what is left out is no negative
+
+
+def test_only_the_hard_negatives_have_a_loss_of_their_own(monkeypatch):
+    _, _, seen = trained(monkeypatch, "negatives", "nearest of 4")
+    assert seen["losses"].func is batch_losses and seen["losses"].keywords == dict(rank_loss=nearest_loss)
+    assert trained(monkeypatch, "negatives", "16")[2]["losses"] is batch_losses
+
+
+def test_panels_of_a_dataset_and_datasets_of_a_panel_are_one_table():
+    for dataset in panel_datasets("ours"):
+        assert {panel for panel in PANELS if dataset in panel_datasets(panel)} >= set(dataset_panels(dataset))
+        assert all(dataset in panel_datasets(panel) for panel in dataset_panels(dataset))
