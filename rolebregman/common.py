@@ -51,7 +51,7 @@ def in_blocks(
 
 # %% ../nbs/common.ipynb #f35db1d7
 def write_whole(
-    path: str | os.PathLike,  # The file, new or replaced; its folder exists
+    path: str | os.PathLike,  # the file, new or replaced; its folder exists
     content,  # A text, or a function that is called with the path of a file to write
 ) -> Path:  # `path`
     """Let `content` fill a file beside `path`, bring it to the disk, and move it to `path` in one step.
@@ -83,10 +83,10 @@ def write_whole(
 
 # %% ../nbs/common.ipynb #fed1001f
 def require_type(
-    name: str,  # Of an argument
-    value,  # What was given for it
-    kind: type,  # What it should be an instance of
-    advice: str = "",  # What to do
+    name: str,  # of an argument
+    value,  # what was given for it
+    kind: type,  # what it should be an instance of
+    advice: str = "",  # what to do
 ):
     "Nothing, or a `TypeError` that names the argument, what was expected and what was found"
     if isinstance(value, kind): return
@@ -117,7 +117,7 @@ class compiled:
 
     def __init__(
         self,
-        function,  # Of tensors, without side effects
+        function,  # of tensors, without side effects
     ):
         import torch
         from torch._dynamo.exc import TorchDynamoException  # takes a second to import

@@ -28,9 +28,9 @@ def _sum_of_values(phi: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
 
 # %% ../nbs/00_theory_checks.ipynb #690af5e6
 def gradient(
-    phi: Callable[[Tensor], Tensor],  # Potential, maps (..., k) to (...), each point on its own
-    u: Tensor,  # Points, (..., k)
-) -> Tensor:  # Gradient at each point, (..., k)
+    phi: Callable[[Tensor], Tensor],  # potential, maps (..., k) to (...), each point on its own
+    u: Tensor,  # points, (..., k)
+) -> Tensor:  # gradient at each point, (..., k)
     """Gradient of a potential at every point of `u`, by automatic differentiation.
 
     Differentiable in `u` and in the parameters of `phi`, and fit for `torch.func.vmap`. Gives a value under
@@ -43,10 +43,10 @@ def gradient(
 
 # %% ../nbs/00_theory_checks.ipynb #0ae9a793
 def bregman_divergence(
-    phi: Callable[[Tensor], Tensor],  # Potential, maps (..., k) to (...), convex and differentiable
-    u: Tensor,  # First argument, (..., k)
-    v: Tensor,  # Second argument, (..., k): where the tangent is drawn
-) -> Tensor:  # Divergence, (...), in the broadcast leading shape
+    phi: Callable[[Tensor], Tensor],  # potential, maps (..., k) to (...), convex and differentiable
+    u: Tensor,  # first argument, (..., k)
+    v: Tensor,  # second argument, (..., k): where the tangent is drawn
+) -> Tensor:  # divergence, (...), in the broadcast leading shape
     """Bregman divergence `phi(u) - phi(v) - <gradient(phi, v), u - v>` (equation 1; Bregman 1967).
 
     Non-negative for a convex `phi` up to rounding: the definition subtracts numbers of nearly equal size, so use
@@ -64,8 +64,8 @@ def bregman_divergence(
 
 # %% ../nbs/00_theory_checks.ipynb #fa562ff5
 def quadratic(
-    H: Tensor,  # Matrix, (k, k); convex when its symmetric part is positive semidefinite, which is not checked
-) -> Callable[[Tensor], Tensor]:  # Potential, maps (..., k) to (...)
+    H: Tensor,  # matrix, (k, k); convex when its symmetric part is positive semidefinite, which is not checked
+) -> Callable[[Tensor], Tensor]:  # potential, maps (..., k) to (...)
     """The potential `u @ H @ u / 2`, whose divergence is half a squared Mahalanobis distance (equations 2 and 6).
 
     Only the symmetric part of `H` has an effect. Differentiable in `H`.
@@ -78,8 +78,8 @@ def quadratic(
 
 # %% ../nbs/00_theory_checks.ipynb #8c1ceb4f
 def negative_entropy(
-    u: Tensor,  # Points, (..., k), coordinates at least 0; above 0 where the gradient is taken
-) -> Tensor:  # Values, (...); NaN outside the domain
+    u: Tensor,  # points, (..., k), coordinates at least 0; above 0 where the gradient is taken
+) -> Tensor:  # values, (...); NaN outside the domain
     """The potential `sum(u * log(u))`, whose divergence is the generalised Kullback-Leibler divergence (equation 3).
 
     `0 log 0` counts as 0, so the first argument of the divergence may touch the border of the domain. The second
@@ -89,10 +89,10 @@ def negative_entropy(
 
 # %% ../nbs/00_theory_checks.ipynb #3264657b
 def directional_gap(
-    divergence: Callable[[Tensor, Tensor], Tensor],  # Maps (..., d) and (..., d) to (...), smaller is closer
-    x: Tensor,  # Sources, (..., d)
-    y: Tensor,  # Targets, (..., d), broadcast against `x`
-) -> Tensor:  # Gap, (...), below 0 where `x -> y` is the preferred direction
+    divergence: Callable[[Tensor, Tensor], Tensor],  # maps (..., d) and (..., d) to (...), smaller is closer
+    x: Tensor,  # sources, (..., d)
+    y: Tensor,  # targets, (..., d), broadcast against `x`
+) -> Tensor:  # gap, (...), below 0 where `x -> y` is the preferred direction
     """Directional gap `D(x, y) - D(y, x)` (equation 7), zero for every pair when the divergence is symmetric.
 
     Raises what `divergence` raises.
@@ -101,8 +101,8 @@ def directional_gap(
 
 # %% ../nbs/00_theory_checks.ipynb #eaa703ce
 def hessian(
-    phi: Callable[[Tensor], Tensor],  # Potential, maps (..., k) to (...), each point on its own
-    u: Tensor,  # Points, (..., k)
+    phi: Callable[[Tensor], Tensor],  # potential, maps (..., k) to (...), each point on its own
+    u: Tensor,  # points, (..., k)
 ) -> Tensor:  # Hessian at each point, (..., k, k)
     """Hessian of a potential at every point of `u`, by differentiating the gradient backward k times.
 

@@ -218,3 +218,17 @@ def test_a_statement_has_a_line_of_its_own_but_for_a_guard():
                 if not before or before == "el" or guard and isinstance(statement, leaves): continue
                 found.append((path, statement.lineno, line.strip()))
     assert not found, listing(found)
+
+
+def test_what_is_said_of_a_parameter_begins_in_one_way():
+    "In lower case, two spaces behind the code; a name keeps its capital"
+    names = set("False True None DataFrame DataFrames Hessian Spearman SemEval HyperLex Float64".split())
+    found = []
+    for path in rooms:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            said = re.match(r"\s+[\w*].*,( +)# (\w*)|\s*\)(?: -> .*)?:( +)# (\w*)", line)
+            if not said: continue
+            spaces, word = (said[1], said[2]) if said[1] else (said[3], said[4])
+            if len(spaces) < 2 or re.fullmatch("[A-Z][a-z]+", word) and word not in names:
+                found.append((path, number, line.strip()))
+    assert not found, listing(found)

@@ -24,8 +24,8 @@ class OrderEmbedding(DistanceHead):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int | None = None,  # Width k of the order; None for d, starting at the identity
+        dim: int,  # width d of the embeddings
+        proj_dim: int | None = None,  # width k of the order; None for d, starting at the identity
         orthant: bool = False,  # True for the original's positive orthant, |f| with f affine
     ):
         proj_dim = proj_dim or dim
@@ -89,10 +89,10 @@ class IQE(SharedMap):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        components: int = 32,  # Number C of unions
-        size: int = 8,  # Intervals in each; the paper advises at least eight
-        hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        components: int = 32,  # number C of unions
+        size: int = 8,  # intervals in each; the paper advises at least eight
+        hidden: int = 256,  # width of the map's perceptron, 0 for a linear map
     ):
         super().__init__(dim, components * size, hidden, components=components, size=size)
         self.size = size
@@ -114,11 +114,11 @@ class WideNorm(SharedMap):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int = 64,  # Width k of the differences
-        components: int = 32,  # Number C of norms
-        size: int = 16,  # Mixtures in each
-        hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        proj_dim: int = 64,  # width k of the differences
+        components: int = 32,  # number C of norms
+        size: int = 16,  # mixtures in each
+        hidden: int = 256,  # width of the map's perceptron, 0 for a linear map
     ):
         super().__init__(dim, proj_dim, hidden, offset=False, proj_dim=proj_dim, components=components, size=size)
         self.size = size
@@ -144,9 +144,9 @@ class TransE(SharedMap):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int = 256,  # Width k of the space in which sources are moved
-        hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        proj_dim: int = 256,  # width k of the space in which sources are moved
+        hidden: int = 256,  # width of the map's perceptron, 0 for a linear map
         norm: int = 1,  # 1 for the mean of absolute values, 2 for the root of the mean square
     ):
         super().__init__(dim, proj_dim, hidden, offset=False, proj_dim=proj_dim, norm=norm)
@@ -180,9 +180,9 @@ class RotatE(SharedMap):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int = 128,  # Number k of complex coordinates
-        hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        proj_dim: int = 128,  # number k of complex coordinates
+        hidden: int = 256,  # width of the map's perceptron, 0 for a linear map
     ):
         super().__init__(dim, 2 * proj_dim, hidden, proj_dim=proj_dim)
         self.angle = nn.Parameter(0.1 * torch.randn(proj_dim))
@@ -210,9 +210,9 @@ class Tversky(SharedMap):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        features: int = 256,  # Number of features
-        hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        features: int = 256,  # number of features
+        hidden: int = 256,  # width of the map's perceptron, 0 for a linear map
     ):
         super().__init__(dim, features, hidden, features=features)
         self.weights = nn.Parameter(torch.tensor([4.0, 0.4, 4.0]).expm1().log())  # alpha, beta, gamma by softplus

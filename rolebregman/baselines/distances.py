@@ -34,7 +34,7 @@ class Euclidean(SquaredDistance):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
+        dim: int,  # width d of the embeddings
     ):
         super().__init__(dim)
         self.log_scale = nn.Parameter(torch.tensor(-math.log(dim) / 2))
@@ -56,7 +56,7 @@ class Cosine(SquaredDistance):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
+        dim: int,  # width d of the embeddings
     ):
         super().__init__(dim)
         self.log_scale = nn.Parameter(torch.zeros(()))
@@ -83,7 +83,7 @@ class Mahalanobis(SquaredDistance):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
+        dim: int,  # width d of the embeddings
     ):
         super().__init__(dim)
         self.map = nn.Parameter(torch.eye(dim))

@@ -75,8 +75,8 @@ class MaxAffineBregman(_LargestPiece):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        pieces: int = 512,  # Number K of functions
+        dim: int,  # width d of the embeddings
+        pieces: int = 512,  # number K of functions
         temperature: float = 10.0,  # T at the start, then learned; 0 for the published maximum
         **config,  # A subclass's own arguments
     ):
@@ -112,10 +112,10 @@ class DeepDivergence(MaxAffineBregman):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        pieces: int = 256,  # Number K of functions
+        dim: int,  # width d of the embeddings
+        pieces: int = 256,  # number K of functions
         temperature: float = 10.0,  # T at the start, then learned; 0 for the published maximum
-        hidden: int = 256,  # Width of the perceptron
+        hidden: int = 256,  # width of the perceptron
     ):
         super().__init__(dim, pieces, temperature, hidden=hidden)
 

@@ -21,8 +21,8 @@ _RADIUS = 40.0  # radii stay below it: sinh(40)^2 is the last power of ten but t
 
 def polar(
     w: Tensor,  # (..., k)
-    inner: float,  # The smallest radius
-    spread: float,  # Radii stay below `inner + spread`
+    inner: float,  # the smallest radius
+    spread: float,  # radii stay below `inner + spread`
 ) -> Tensor:  # (..., k + 1)
     "Unit vector and hyperbolic radius"
     radius = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
@@ -48,8 +48,8 @@ class Poincare(DistanceHead):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int = 64,  # Dimension k of the hyperbolic space
+        dim: int,  # width d of the embeddings
+        proj_dim: int = 64,  # dimension k of the hyperbolic space
     ):
         super().__init__(dim, proj_dim=proj_dim)
         self.map = nn.Linear(dim, proj_dim)
@@ -78,9 +78,9 @@ class HiT(SharedMap):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int = 256,  # Dimension k of the hyperbolic space
-        hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        proj_dim: int = 256,  # dimension k of the hyperbolic space
+        hidden: int = 256,  # width of the map's perceptron, 0 for a linear map
         depth: float = 1.0,  # lambda at the start, then learned
     ):
         super().__init__(dim, proj_dim, hidden, proj_dim=proj_dim, depth=depth)
@@ -109,9 +109,9 @@ class EntailmentCones(SharedMap):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int = 256,  # Dimension k of the hyperbolic space
-        hidden: int = 256,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        proj_dim: int = 256,  # dimension k of the hyperbolic space
+        hidden: int = 256,  # width of the map's perceptron, 0 for a linear map
         opening: float = 0.1,  # K: larger opens all cones
     ):
         super().__init__(dim, proj_dim, hidden, proj_dim=proj_dim, opening=opening)

@@ -66,8 +66,8 @@ HEADS: dict[str, Entry] = {
 
 # %% ../../nbs/03_baselines.ipynb #a8b8d0c1
 def heads_of_group(
-    group: str,  # One of `GROUPS`
-) -> tuple[str, ...]:  # Names in `HEADS`, in its order
+    group: str,  # one of `GROUPS`
+) -> tuple[str, ...]:  # names in `HEADS`, in its order
     "The heads of a group. Raises `ValueError` for an unknown one"
     if group not in GROUPS: raise ValueError(f"there is no group {group!r}; the registry has {', '.join(GROUPS)}")
     return tuple(name for name, entry in HEADS.items() if entry.group == group)
@@ -75,8 +75,8 @@ def heads_of_group(
 # %% ../../nbs/03_baselines.ipynb #652b142a
 def make_head(
     name: str,  # A name in `HEADS`
-    dim: int,  # Width d of the embeddings
-    **overrides,  # Arguments of the head's class, in place of the registry's
+    dim: int,  # width d of the embeddings
+    **overrides,  # arguments of the head's class, in place of the registry's
 ) -> DistanceHead:  # A fresh head
     "Build a head of the registry; its default `proj_dim` is at most `dim`. Raises `ValueError` for an unknown name"
     if not isinstance(name, str): raise TypeError(f"name: expected the name of a head, found {type(name).__name__}")

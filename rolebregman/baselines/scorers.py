@@ -20,7 +20,7 @@ class Bilinear(DistanceHead):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
+        dim: int,  # width d of the embeddings
     ):
         super().__init__(dim)
         self.weight = nn.Parameter(torch.eye(dim + 1))
@@ -55,8 +55,8 @@ class MLP(DistanceHead):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        hidden: tuple[int, ...] = (128, 128),  # Widths of the hidden layers, at least one
+        dim: int,  # width d of the embeddings
+        hidden: tuple[int, ...] = (128, 128),  # widths of the hidden layers, at least one
     ):
         hidden = tuple(hidden)
         super().__init__(dim, hidden=hidden)
@@ -87,8 +87,8 @@ class DirectionPrior(DistanceHead):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        hidden: int = 128,  # Width of the two hidden layers
+        dim: int,  # width d of the embeddings
+        hidden: int = 128,  # width of the two hidden layers
     ):
         super().__init__(dim, hidden=hidden)
         self.f, self.g = (nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, 1)) for _ in range(2))

@@ -49,7 +49,7 @@ class Standardizer(nn.Module):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
+        dim: int,  # width d of the embeddings
     ):
         super().__init__()
         self.register_buffer("mean", torch.zeros(dim))
@@ -59,7 +59,7 @@ class Standardizer(nn.Module):
     def fit(
         self,
         features,  # (n, d), tensor, array or memory-mapped array, read in blocks; finite, not all rows equal
-        rows=None,  # Which rows to take, int64; all by default
+        rows=None,  # which rows to take, int64; all by default
     ) -> "Standardizer":
         "Take mean and scale from `features`, so that the mean squared norm becomes d. Raises `ValueError` if it cannot"
         if isinstance(features, list | tuple):
@@ -98,8 +98,8 @@ class _Interface(nn.Module):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        **config,  # The subclass's other arguments, kept in `config` and saved with the head
+        dim: int,  # width d of the embeddings
+        **config,  # the subclass's other arguments, kept in `config` and saved with the head
     ):
         super().__init__()
         if not isinstance(dim, Integral) or dim < 1:
@@ -136,7 +136,7 @@ class _Encoding(_Interface):
     def standardized(
         self,
         x,  # (..., d), raw embeddings
-        name: str = "x",  # What an error calls them
+        name: str = "x",  # what an error calls them
     ) -> Tensor:  # (..., d), of the head's type and device
         "What `source` and `target` take. Raises `ValueError` for another width than `dim`"
         like = self.standardizer.mean
@@ -165,7 +165,7 @@ class _Encoding(_Interface):
     def fit_standardizer(
         self,
         features,  # (n, d), finite; a memory-mapped array is read in blocks
-        rows=None,  # Which rows to take, int64; all by default
+        rows=None,  # which rows to take, int64; all by default
     ) -> "DistanceHead":
         "Centre and scale the head's inputs by `features`; a head with `standardize = False` takes them as they are"
         if self.standardize:
@@ -217,7 +217,7 @@ class _Scoring(_Calls):
         self,
         X,  # (n, d), sources: tensor, array or memory-mapped array, read in blocks
         Y,  # (n, d), the target of each
-        compile: bool = False,  # Use PyTorch's compiler where there is one: worth it from some million pairs on
+        compile: bool = False,  # use PyTorch's compiler where there is one: worth it from some million pairs on
     ) -> Tensor:  # (n,), on the CPU
         """The distances of many pairs, without gradient and in blocks.
 
@@ -243,7 +243,7 @@ class _ProductForm(_Scoring):
         self,
         u: Tensor,  # (n, k), from `encode_source`
         centre: Tensor,  # (k,), a point amid the encoded targets: the nearer, the less is lost
-    ) -> tuple[Tensor, Tensor]:  # Vectors (n, q) and biases (n,)
+    ) -> tuple[Tensor, Tensor]:  # vectors (n, q) and biases (n,)
         "The source's part of `from_form(source bias + target bias - <source vector, target vector>)`"
         raise NotImplementedError(f"{type(self).__name__} has no form as an inner product")
 
@@ -251,7 +251,7 @@ class _ProductForm(_Scoring):
         self,
         v: Tensor,  # (m, k), from `encode_target`
         centre: Tensor,  # (k,), as for `source_form`
-    ) -> tuple[Tensor, Tensor]:  # Vectors (m, q) and biases (m,)
+    ) -> tuple[Tensor, Tensor]:  # vectors (m, q) and biases (m,)
         "The target's part"
         raise NotImplementedError(f"{type(self).__name__} has no form as an inner product")
 
@@ -320,8 +320,8 @@ class DistanceHead(_AllPairs):
 
     def save_pretrained(
         self,
-        folder: str | os.PathLike,  # Made if it does not exist
-    ) -> Path:  # The folder
+        folder: str | os.PathLike,  # made if it does not exist
+    ) -> Path:  # the folder
         "Write `config.json` and `model.safetensors`, each whole or not at all. Raises `ValueError` for a NaN weight"
         _check_finite(self.state_dict(), "this head cannot be saved")
         folder = Path(folder)
@@ -368,8 +368,8 @@ def _read_config(file: Path) -> tuple[type[DistanceHead], dict, torch.dtype]:
 
 # %% ../../nbs/heads/distance_head.ipynb #103b6178
 def load_head(
-    folder: str | os.PathLike,  # What `save_pretrained` has written
-) -> DistanceHead:  # In evaluation mode, on the CPU
+    folder: str | os.PathLike,  # what `save_pretrained` has written
+) -> DistanceHead:  # in evaluation mode, on the CPU
     """Read a head from disk, bit for bit as it was saved.
 
     Raises `FileNotFoundError` where a file is missing and `ValueError` where the files do not describe a head that is

@@ -38,12 +38,12 @@ class RoleMap(nn.Module):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int,  # Width k without the extra coordinates
-        kind: str,  # One of `MAPS`
+        dim: int,  # width d of the embeddings
+        proj_dim: int,  # width k without the extra coordinates
+        kind: str,  # one of `MAPS`
         start: Tensor | None,  # (k, d), the map before training; None for the identity
-        rank: int,  # Inner width of the low-rank and the residual part
-        extra: int,  # Further coordinates, none with 0
+        rank: int,  # inner width of the low-rank and the residual part
+        extra: int,  # further coordinates, none with 0
     ):
         super().__init__()
         self.offset = nn.Parameter(torch.zeros(proj_dim)) if kind in ("affine", "lowrank") else None
@@ -74,9 +74,9 @@ class RoleMap(nn.Module):
 
 # %% ../../nbs/02_role_heads.ipynb #c01d5a11
 def item_map(
-    dim: int,  # Width d of the embeddings
-    width: int,  # Width k of the space that they are mapped to
-    hidden: int,  # Width of the perceptron that is added to the linear map, 0 for none
+    dim: int,  # width d of the embeddings
+    width: int,  # width k of the space that they are mapped to
+    hidden: int,  # width of the perceptron that is added to the linear map, 0 for none
     offset: bool = True,  # False where only differences of mapped items count
 ) -> RoleMap:  # `(..., d) -> (..., k)`; coordinates of variance about one for standardised embeddings
     "A map for both sides: at first the identity where k = d, else a random rotation. Raises `ValueError` for no width"
@@ -93,11 +93,11 @@ class SharedMap(DistanceHead):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        width: int,  # Width k of what is compared
-        hidden: int,  # Width of the map's perceptron, 0 for a linear map
+        dim: int,  # width d of the embeddings
+        width: int,  # width k of what is compared
+        hidden: int,  # width of the map's perceptron, 0 for a linear map
         offset: bool = True,  # False where only differences of mapped items count
-        **config,  # What the subclass was made from
+        **config,  # what the subclass was made from
     ):
         super().__init__(dim, hidden=hidden, **config)
         self.map = item_map(dim, width, hidden, offset)
@@ -202,16 +202,16 @@ class BregmanHead(_Divergence):
 
     def __init__(
         self,
-        dim: int,  # Width d of the embeddings
-        proj_dim: int | None = None,  # Width k of the role space; None for d
-        hidden: tuple[int, ...] = (128, 128),  # Widths of the potential's layers
+        dim: int,  # width d of the embeddings
+        proj_dim: int | None = None,  # width k of the role space; None for d
+        hidden: tuple[int, ...] = (128, 128),  # widths of the potential's layers
         strong_convexity: float = 0.1,  # lambda >= 0: the smallest eigenvalue the Hessian can have
         roles: str = "both",  # none | shared | source | target | both: which sides have a map of their own
         maps: str = "linear",  # linear | affine | lowrank | residual: what a map is
         init: str = "identity",  # identity (else the same) | same | independent: where the maps start
         activation: str = "squareplus",  # squareplus | softplus
-        rank: int = 16,  # Width of the bottleneck of lowrank and residual maps
-        extra: int = 0,  # Number of learned role coordinates appended
+        rank: int = 16,  # width of the bottleneck of lowrank and residual maps
+        extra: int = 0,  # number of learned role coordinates appended
     ):
         if not np.iterable(hidden) or not all(isinstance(width, Integral) for width in hidden):
             raise ValueError(f"hidden: expected widths as (128, 128), found {hidden!r}")

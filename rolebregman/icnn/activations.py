@@ -196,7 +196,7 @@ class Activation(_Formulas):
     @classmethod
     def value(
         cls,
-        a: Tensor,  # Any shape
+        a: Tensor,  # any shape
     ) -> Tensor:  # s(a), of the same shape
         "The activation itself"
         return cls._apply(_Value, cls.value_formula, a)
@@ -204,7 +204,7 @@ class Activation(_Formulas):
     @classmethod
     def slope(
         cls,
-        a: Tensor,  # Any shape
+        a: Tensor,  # any shape
     ) -> Tensor:  # s'(a), in (0, 1)
         "Its first derivative"
         return cls._apply(_Slope, cls.slope_formula, a)
@@ -212,8 +212,8 @@ class Activation(_Formulas):
     @classmethod
     def layer(
         cls,
-        b: Tensor,  # Where the tangent touches, of any shape
-        t: Tensor,  # Displacement from `b`, of a shape that broadcasts with it
+        b: Tensor,  # where the tangent touches, of any shape
+        t: Tensor,  # displacement from `b`, of a shape that broadcasts with it
     ) -> Layer:  # s(b), s'(b), delta and B of equation (1); B >= 0
         "All that a layer needs: value and slope at `b`, the increment to `b + t`, and what the tangent misses of it"
         return Layer(*cls._apply(_Layer, cls.layer_formula, b, t))
@@ -245,7 +245,7 @@ class _SquareplusAtOnePoint(Activation):
     @classmethod
     def curvature(
         cls,
-        a: Tensor,  # Any shape
+        a: Tensor,  # any shape
     ) -> Tensor:  # s''(a), in (0, 1/4], of the same shape
         "The second derivative, `2 / (a^2 + 4)^(3/2)`"
         square = a * a + 4
@@ -315,7 +315,7 @@ class _SoftplusAtOnePoint(Activation):
 
     @staticmethod
     def curvature(
-        a: Tensor,  # Any shape
+        a: Tensor,  # any shape
     ) -> Tensor:  # s''(a), in (0, 1/4], of the same shape
         "The second derivative, `sigmoid(a) sigmoid(-a)`"
         return torch.sigmoid(a) * torch.sigmoid(-a)

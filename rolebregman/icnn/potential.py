@@ -34,8 +34,8 @@ class NonNegativeWeight(nn.Module):
 
     def __init__(
         self,
-        fan_in: int,  # Number of inputs, the columns
-        fan_out: int,  # Number of outputs, the rows
+        fan_in: int,  # number of inputs, the columns
+        fan_out: int,  # number of outputs, the rows
     ):
         super().__init__()
         self.fan_in = fan_in
@@ -55,8 +55,8 @@ class _Weights(nn.Module):
 
     def __init__(
         self,
-        dim: int,  # Width k of the input
-        hidden: tuple[int, ...] = (128, 128),  # Widths of the layers, at least one
+        dim: int,  # width k of the input
+        hidden: tuple[int, ...] = (128, 128),  # widths of the layers, at least one
         strong_convexity: float = 0.1,  # lambda >= 0, a lower bound of the Hessian's eigenvalues
         activation: str = "squareplus",  # A name in `ACTIVATIONS`
     ):
@@ -111,7 +111,7 @@ class _Potential(_Weights):
     def arguments(
         self,
         v: Tensor,  # (..., k)
-        layers: list[tuple],  # From `layers_and_output`
+        layers: list[tuple],  # from `layers_and_output`
     ) -> list[Tensor]:  # a_1, ..., a_L, each (..., n_l)
         "What the activations see at `v`, equation (1)"
         a = []
@@ -157,7 +157,7 @@ class _Gradient(_Divergence):
     def sweep(
         self,
         v: Tensor,  # (..., k)
-        layers: list[tuple],  # From `layers_and_output`
+        layers: list[tuple],  # from `layers_and_output`
         out: Tensor,  # w, (n_L,), likewise
     ) -> list[tuple]:  # (a_l, s'(a_l), g_l) of each layer, each (..., n_l), from the last to the first
         "From the output to the input: argument, slope, and the derivative of the potential in the layer's units"

@@ -21,7 +21,7 @@ from ..heads.distance_head import DistanceHead
 
 # %% ../../nbs/retrieval/bounds.ipynb #3c2109ac
 def fingerprint(
-    head: DistanceHead,  # Any head
+    head: DistanceHead,  # any head
 ) -> str:
     "SHA-256 of a head's classes, settings and weights, wherever they are"
     settings = [(name, _plain(type(part)), {key: value for key, value in sorted(vars(part).items())
@@ -44,8 +44,8 @@ def _plain(value):
 # %% ../../nbs/retrieval/bounds.ipynb #3b1f0a09
 def as_array(
     x,  # A list, an array or a tensor of any shape
-    name: str,  # What an error calls it
-) -> np.ndarray:  # Of the same shape
+    name: str,  # what an error calls it
+) -> np.ndarray:  # of the same shape
     "Anything as an array on the CPU. Raises `ValueError` for what is none"
     try:
         return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
@@ -54,8 +54,8 @@ def as_array(
 
 
 def as_numbers(
-    x,  # Rows (n, d), an array or a tensor
-    name: str,  # What an error calls them
+    x,  # rows (n, d), an array or a tensor
+    name: str,  # what an error calls them
 ) -> Tensor:  # (n, d)
     "Real numbers as a tensor, in any strides and byte order. Raises `ValueError` for others"
     if isinstance(x, Tensor) and not x.is_complex(): return x
@@ -66,9 +66,9 @@ def as_numbers(
 
 def check_rows(
     x: Tensor,  # (n, d)
-    name: str,  # What an error calls them
-    start: int,  # Number of the first row
-    do: str,  # What the error says that one can do
+    name: str,  # what an error calls them
+    start: int,  # number of the first row
+    do: str,  # what the error says that one can do
 ):
     "Raise for the first row that is not finite, or so large that its square is not"
     size = x.flatten(1).abs().amax(1)
@@ -83,8 +83,8 @@ class _Sides:
 
     def __init__(
         self,
-        head: DistanceHead,  # Any head
-        side: str = "target",  # What the items are
+        head: DistanceHead,  # any head
+        side: str = "target",  # what the items are
     ):
         if not isinstance(head, DistanceHead):
             raise ValueError(f"head: expected a DistanceHead, found {type(head).__name__}; the head comes first")
@@ -134,11 +134,11 @@ class _Tables(_Sides):
     def encode_blocks(
         self,
         table,  # (n, d), raw embeddings: tensor, array or memory-mapped array
-        name: str,  # What an error calls it
+        name: str,  # what an error calls it
         encode,  # `self.encode` or `self.encode_query`
-        work,  # Called with the number of the first row and the encoded rows
-        do: str,  # What an error advises
-        block: int,  # Rows at once
+        work,  # called with the number of the first row and the encoded rows
+        do: str,  # what an error advises
+        block: int,  # rows at once
     ):
         "Read, check and encode a table block by block. Raises `ValueError` for its width and for NaN or infinity"
         table = self.as_table(table, name)
@@ -178,7 +178,7 @@ class _Forms(_Tables):
 
     def item_rows(
         self,
-        items: Tensor,  # Encoded (m, k)
+        items: Tensor,  # encoded (m, k)
         centre: Tensor,  # Float64 (k,), of the form
     ) -> Tensor:  # (m, q + 3), right in (2)
         "Items as the matrix product takes them; bounds that say nothing where the form overflows"
@@ -192,7 +192,7 @@ class _Forms(_Tables):
 
     def query_rows(
         self,
-        q: Tensor,  # Encoded queries (n, k)
+        q: Tensor,  # encoded queries (n, k)
     ) -> tuple[Tensor, Tensor]:  # (n, q + 3), left in (2); (n,), twice the part of (1) that is the query's own
         "Queries as the matrix product takes them; zeros and infinity where the form overflows"
         s, bias = self.forms()[1](q.double(), self.centre)
@@ -211,8 +211,8 @@ class BoundedItems(_Forms):
 
     def __init__(
         self,
-        head: DistanceHead,  # Any head
-        side: str = "target",  # What the items are
+        head: DistanceHead,  # any head
+        side: str = "target",  # what the items are
     ):
         super().__init__(head, side)
         self.items = self.rows = None

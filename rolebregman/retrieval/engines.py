@@ -73,8 +73,8 @@ class _Built(_Lifted):
     def __init__(
         self,
         rows: Tensor,  # (m, q + 3), m >= 1
-        factory: str = "",  # Kind of index, as `faiss.index_factory` takes it; by default lists, as many as suit m
-        tune: str = "",  # Speed against recall, as `faiss.ParameterSpace` takes it: "nprobe=32", "efSearch=128"
+        factory: str = "",  # kind of index, as `faiss.index_factory` takes it; by default lists, as many as suit m
+        tune: str = "",  # speed against recall, as `faiss.ParameterSpace` takes it: "nprobe=32", "efSearch=128"
     ):
         super().__init__(rows)
         package, width = faiss(), rows.shape[1] - 2
@@ -143,9 +143,9 @@ class Faiss(_Changing):
 
     def find(
         self,
-        s: Tensor,  # Queries (n, q + 3), from `Nearest.query_rows`
-        count: int,  # How many of each
-        only: Tensor | None = None,  # Rows that count, int64 (c,), None for all
+        s: Tensor,  # queries (n, q + 3), from `Nearest.query_rows`
+        count: int,  # how many of each
+        only: Tensor | None = None,  # rows that count, int64 (c,), None for all
     ) -> Tensor:  # int64 (n, count), -1 for none
         "Rows that may be nearest. Raises `ValueError` where this kind of index cannot leave rows out"
         package, query = faiss(), self.lift_queries(s)

@@ -31,10 +31,10 @@ def _digest(path):
 
 
 def write_part(
-    folder: Path,  # Exists
-    name: str,  # What is stored: "ids", "rows", ...
-    write,  # Called with a file to write to
-) -> dict:  # What index.json says of it: file, bytes, sha256
+    folder: Path,  # exists
+    name: str,  # what is stored: "ids", "rows", ...
+    write,  # called with a file to write to
+) -> dict:  # what index.json says of it: file, bytes, sha256
     "Let `write` make a file, named by its content, whole or not at all"
     part = folder / f".{name}.{os.getpid()}"
     try:
@@ -50,11 +50,11 @@ def write_part(
 
 # %% ../../nbs/retrieval/files.ipynb #8f5b0e08
 def read_part(
-    folder: Path,  # Of an index
-    name: str,  # What is stored
-    about: dict,  # From `write_part`
-    verify: bool,  # Also compare the SHA-256
-):  # An array, mapped from its file, or FAISS's index
+    folder: Path,  # of an index
+    name: str,  # what is stored
+    about: dict,  # from `write_part`
+    verify: bool,  # also compare the SHA-256
+):  # an array, mapped from its file, or FAISS's index
     "What `write_part` has written. Raises `FileNotFoundError`, and `ValueError` for what is damaged"
     path = folder / about["file"]
     if not path.is_file(): raise FileNotFoundError(f"{path} is missing: copy the whole folder, or save the index anew")
@@ -99,11 +99,11 @@ def read_description(path: Path) -> dict:
 
 # %% ../../nbs/retrieval/files.ipynb #8f5b0e12
 def read_parts(
-    path: Path,  # Of index.json
-    files: dict,  # What it says of each part, by name
-    shapes: dict,  # What each part must look like, by name; None for FAISS's index
-    verify: bool,  # Also compare each SHA-256
-) -> dict:  # As `read_part` gives them, by name
+    path: Path,  # of index.json
+    files: dict,  # what it says of each part, by name
+    shapes: dict,  # what each part must look like, by name; None for FAISS's index
+    verify: bool,  # also compare each SHA-256
+) -> dict:  # as `read_part` gives them, by name
     "All parts of an index. Raises `ValueError` for one that is not named, or is of another shape"
     for name in shapes:
         if name not in files: raise ValueError(f"{path} is damaged: it names no {name}; save the index anew")
@@ -120,8 +120,8 @@ _OURS = re.compile(rf"({_PARTS}|head)-[0-9a-f]{{16}}|\.({_PARTS})\.\d+|\.index\.
 
 
 def remove_leftovers(
-    folder: Path,  # Of an index
-    named: set,  # Files and folders that stay
+    folder: Path,  # of an index
+    named: set,  # files and folders that stay
 ):
     "Remove what an older index has left, or one whose saving was killed; nothing that `save` would not write"
     for path in folder.iterdir():

@@ -15,7 +15,7 @@ from .bounds import as_array
 # %% ../../nbs/retrieval/filters.ipynb #7e4a0d07
 def whole_numbers(
     x,  # A list, an array or a tensor of any shape
-    name: str = "ids",  # What an error calls it
+    name: str = "ids",  # what an error calls it
 ) -> np.ndarray:  # int64, of the same shape
     "Ids as an array. Raises `ValueError` for what is no whole number or does not fit"
     x = as_array(x, name)
@@ -37,7 +37,7 @@ def positions_of(
 # %% ../../nbs/retrieval/filters.ipynb #7e4a0d10
 def new_ids(
     ids,  # int64 (n,), or None to go on from the largest that is known
-    n: int,  # How many are needed
+    n: int,  # how many are needed
     known: np.ndarray,  # int64 (m,), those that are taken
 ) -> np.ndarray:  # int64 (n,)
     "Ids for new items. Raises `ValueError` for ids that are taken, that stand twice, or are -1, and for too few"
@@ -69,7 +69,7 @@ def _pairs_left_out(filter: tuple, ids: np.ndarray, n: int):
 def read_filter(
     filter,  # None, bool (m,) or (n, m) in the order of `ids`, or (queries, ids) to leave out
     ids: np.ndarray,  # int64 (m,), of the items, m >= 1
-    n: int,  # Number of queries
+    n: int,  # number of queries
 ) -> tuple[Tensor | None, tuple[Tensor, Tensor]]:
     """Items that count, int64 (c,), None for all; and pairs that do not: queries and places (p,) among the items.
 
@@ -88,11 +88,11 @@ def read_filter(
 
 # %% ../../nbs/retrieval/filters.ipynb #7e4a0d0d
 def check_count(
-    k,  # How many are wanted of each query
-    only: Tensor | None,  # Items that count, int64 (c,), from `read_filter`
-    out: tuple[Tensor, Tensor],  # Pairs that do not, (p,) each, from `read_filter`
-    m: int,  # Number of items
-    kind: str = "item",  # What an error calls them
+    k,  # how many are wanted of each query
+    only: Tensor | None,  # items that count, int64 (c,), from `read_filter`
+    out: tuple[Tensor, Tensor],  # pairs that do not, (p,) each, from `read_filter`
+    m: int,  # number of items
+    kind: str = "item",  # what an error calls them
 ):
     "Raise `ValueError` where `k` is no whole number from 1, or more than are left to a query"
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:

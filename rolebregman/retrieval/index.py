@@ -66,7 +66,7 @@ class _Growing(_Described):
 
     def __init__(
         self,
-        head: DistanceHead,  # Any head; it stays yours, and must not change
+        head: DistanceHead,  # any head; it stays yours, and must not change
         Y,  # (m, d), raw embeddings: tensor, array or memory-mapped array, read in blocks; m may be 0
         backend: str = "exact",  # "exact", or "faiss" for an approximate search
         ids=None,  # int64 (m,), what `search` calls them; by default 0, 1, ...
@@ -174,9 +174,9 @@ class _Asked(_Searched):
     def search(
         self,
         X,  # (n, d), queries: raw embeddings, read in blocks
-        k: int = 10,  # How many of each
-        filter=None,  # What may be returned: bool (m,) or (n, m) in the order of `ids`, or (queries, ids) to leave out
-    ) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and ids int64 (n, k), on the head's device
+        k: int = 10,  # how many of each
+        filter=None,  # what may be returned: bool (m,) or (n, m) in the order of `ids`, or (queries, ids) to leave out
+    ) -> tuple[Tensor, Tensor]:  # distances (n, k), nearest first, and ids int64 (n, k), on the head's device
         """The k nearest of each query, and the head's own distances to them.
 
         Raises `ValueError` for an empty index, queries of another width or with a NaN, a `k` beyond what the index
@@ -187,9 +187,9 @@ class _Asked(_Searched):
     def recall(
         self,
         X,  # (n, d), queries
-        k: int = 10,  # How many of each
-        filter=None,  # As for `search`
-    ) -> float:  # Between 0 and 1
+        k: int = 10,  # how many of each
+        filter=None,  # as for `search`
+    ) -> float:  # between 0 and 1
         "Share of the k nearest that `search` finds; what is as near as the last of them counts too"
         if not len(X := self._ready(X)): raise ValueError(f"{self.query_name}: expected at least one query")
         found = self.search(X, k, filter)[0]
@@ -203,8 +203,8 @@ class _Saved(_Asked):
 
     def save(
         self,
-        folder: str | os.PathLike,  # Made if it does not exist; an index there is replaced
-    ) -> Path:  # The folder
+        folder: str | os.PathLike,  # made if it does not exist; an index there is replaced
+    ) -> Path:  # the folder
         "Write the index and its head. Several may save into one folder and load from it: it holds what was saved last"
         self.check_head()
         if self.backend == "faiss" and len(self) and (self.engine is None or self.engine.index is None):
@@ -244,9 +244,9 @@ class _Loaded(_Saved):
     @classmethod
     def load(
         cls,
-        folder: str | os.PathLike,  # Written by `save`
-        head: DistanceHead | None = None,  # The head that made it; by default the one saved with it
-        verify: bool = False,  # Also read every file once and compare its SHA-256
+        folder: str | os.PathLike,  # written by `save`
+        head: DistanceHead | None = None,  # the head that made it; by default the one saved with it
+        verify: bool = False,  # also read every file once and compare its SHA-256
     ) -> "TargetIndex":
         """An index from disk, its arrays mapped from their files.
 
@@ -364,7 +364,7 @@ class TargetIndex(_Vectors):
         self,
         X,  # (n, d), queries
         ids,  # int64 (n, c), what an engine has found for each; -1 for nothing
-    ) -> tuple[Tensor, Tensor]:  # Distances (n, c), nearest first, inf for nothing; and ids
+    ) -> tuple[Tensor, Tensor]:  # distances (n, c), nearest first, inf for nothing; and ids
         """The head's own distances of what another engine has found.
 
         Raises `ValueError` for an id that is not in the index."""

@@ -19,7 +19,7 @@ GROUP = 16  # numbers that share a minimum
 
 def smallest(
     x: Tensor,  # (m, n)
-    k: int,  # How many of each column, 1 <= k <= m
+    k: int,  # how many of each column, 1 <= k <= m
 ) -> Tensor:  # int64 (n, k), rows of `x`, in no particular order
     "Where the k smallest numbers of each column are"
     if len(x) <= 2 * GROUP * k: return x.T.topk(k, largest=False, sorted=False).indices
@@ -54,11 +54,11 @@ class _Measured(BoundedItems):
 
     def pick(
         self,
-        q: Tensor,  # Encoded queries (n, k)
-        i: Tensor,  # The query of each pair, int64 (h,)
-        j: Tensor,  # The item of each pair, int64 (h,)
-        k: int,  # How many of each query
-    ) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and items (n, k); inf and -1 for none
+        q: Tensor,  # encoded queries (n, k)
+        i: Tensor,  # the query of each pair, int64 (h,)
+        j: Tensor,  # the item of each pair, int64 (h,)
+        k: int,  # how many of each query
+    ) -> tuple[Tensor, Tensor]:  # distances (n, k), nearest first, and items (n, k); inf and -1 for none
         "The nearest among some pairs, by the head's own distance. Raises `ValueError` for one that is not finite"
         size = self.head.pairs_at_once
         d = torch.cat([self.compare(q[a], self.items[b]) for a, b in zip(i.split(size), j.split(size))])
@@ -79,12 +79,12 @@ class _Settled(_Measured):
 
     def settle(
         self,
-        q: Tensor,  # Encoded queries (n, k)
+        q: Tensor,  # encoded queries (n, k)
         s: Tensor,  # (n, q + 3), from `query_rows`
         spare: Tensor,  # (n,), from `query_rows`
-        j: Tensor,  # Candidates of each, int64 (n, c), -1 for none
-        k: int,  # How many are wanted
-    ) -> tuple[Tensor, Tensor, Tensor]:  # As `pick`, and the level tau (n,)
+        j: Tensor,  # candidates of each, int64 (n, c), -1 for none
+        k: int,  # how many are wanted
+    ) -> tuple[Tensor, Tensor, Tensor]:  # as `pick`, and the level tau (n,)
         "The nearest of some candidates: by the bounds where they tell, by the head's own distance where not"
         part = max(1, self.sizes.memory // (j.shape[1] * self.rows.shape[1]))
         if len(q) > part:
@@ -104,9 +104,9 @@ class _Tiles(_Settled):
     def tiles(
         self,
         s: Tensor,  # (n, q + 3), from `query_rows`
-        only: Tensor | None,  # Items that count, int64 (c,), None for all
-        out: tuple[Tensor, Tensor],  # Pairs that do not count: queries (p,), places (p,) among the items that count
-    ):  # Yields the first place and bounds (r, n)
+        only: Tensor | None,  # items that count, int64 (c,), None for all
+        out: tuple[Tensor, Tensor],  # pairs that do not count: queries (p,), places (p,) among the items that count
+    ):  # yields the first place and bounds (r, n)
         "Lower bounds of one tile of items after another, infinite where a pair does not count. Each is overwritten"
         count, columns, (i, j) = len(self) if only is None else len(only), s.T.contiguous(), out
         size = max(GROUP, self.sizes.tile // max(1, len(s)) // GROUP * GROUP)
@@ -142,11 +142,11 @@ class _Products(_Tiles):
 
     def by_products(
         self,
-        q: Tensor,  # Encoded queries (n, k)
-        k: int,  # At most what counts for each
-        only: Tensor | None,  # Items that count, int64 (c,), None for all
-        out: tuple[Tensor, Tensor],  # Pairs that do not count: queries (p,), places (p,) among the items that count
-    ) -> tuple[Tensor, Tensor]:  # Distances (n, k), nearest first, and items int64 (n, k)
+        q: Tensor,  # encoded queries (n, k)
+        k: int,  # at most what counts for each
+        only: Tensor | None,  # items that count, int64 (c,), None for all
+        out: tuple[Tensor, Tensor],  # pairs that do not count: queries (p,), places (p,) among the items that count
+    ) -> tuple[Tensor, Tensor]:  # distances (n, k), nearest first, and items int64 (n, k)
         "The k nearest of each query, by inner products"
         s, spare = self.query_rows(q)
         count = len(self) if only is None else len(only)
