@@ -58,6 +58,14 @@ def test_packages_import_downwards_only():
     assert not up, listing(up)
 
 
+def test_modules_named_by_a_string_are_the_heads_that_a_file_names_and_nothing_else():
+    "Such an arrow no import shows: a saved head says the package that its class is in"
+    named = [path.relative_to(library).as_posix() for path, tree in rooms.items() for node in ast.walk(tree)
+             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module")
+             and "rolebregman" in ast.unparse(node)]
+    assert named == ["heads/distance_head.py"]
+
+
 def test_no_two_modules_import_each_other():
     graph = {}
     for path, tree in rooms.items():

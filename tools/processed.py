@@ -67,7 +67,7 @@ def page_name(
 ) -> str:  # as in `role_heads` or `heads/ranking`
     "Name of a notebook's page: nbdev strips the number of a chapter"
     path = Path(below_nbs(notebook))
-    return path.with_name(re.sub(r"^\d+[a-zA-Z0-9]*_", "", path.stem.lower())).as_posix()
+    return path.with_name(re.sub(r"^\d+_", "", path.stem.lower())).as_posix()
 
 
 def processed(

@@ -209,10 +209,11 @@ def _columns(path, **text):
 
 
 def _column(name, columns, path):
-    "A column by its name but for case and spaces, or None; a `ValueError` where two columns could be meant"
+    "A column by its name, as the reader knows it, or None; a `ValueError` where two columns could be meant"
     if name is None: return None
-    plain = str(name).strip().casefold()  # pandas makes "a.1" of a second "a"
-    same = [c for c in columns if re.sub(r"\.\d+$", "", str(c).strip().casefold()) == plain or c == name]
+    from rolebregman.datasets.readers import columns_named
+    plain = [re.sub(r"\.\d+$", "", str(column)) for column in columns]  # pandas makes "a.1" of a second "a"
+    same = [c for c, p in zip(columns, plain) if columns_named([c, p], name)]
     if len(same) > 1:
         raise ValueError(f"{path}: each of the columns {same} could be the {name!r} of fit; rename all but one of them")
     return same[0] if same else None
@@ -251,7 +252,8 @@ def labels_of(
     "Which pairs of a file hold: as said now, else as for `fit` where the file has its column; what is odd is said."
     used = _used(head)
     found = label or _column(used["label"], _columns(path, **text), path)
-    same = str(found).strip().casefold() == str(used["label"] or "label").strip().casefold()
+    from rolebregman.datasets.readers import columns_named
+    same = bool(columns_named([found], used["label"] or "label"))
     if used["label"] and not found:
         say(f"the pairs have no column {used['label']!r}, which told fit which of them hold; name one with --label")
     return dict(label=found, min_label=used["min_label"] if min_label is None and same else min_label)

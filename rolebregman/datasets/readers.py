@@ -325,10 +325,12 @@ def _exact(column, what):
     "A column of floats as whole numbers where they all are; one that stands for several whole numbers is named"
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     kind = getattr(column.dtype, "numpy_dtype", column.dtype)
-    if (big := np.abs(values) >= 2.0**min(np.finfo(kind).nmant + 1, 53)).any():
+    limit = 2.0**min(np.finfo(kind).nmant + 1, 53)
+    if (big := np.abs(values) >= limit).any():
         row = int(big.argmax())
-        raise ValueError(f"{what}: row {row} (the first is 0) holds {float(values[row])!r}, a {kind} that stands for "
-                         "several whole numbers; read ids as text or integers")
+        raise ValueError(f"{what}: row {row} (the first is 0): the id {values[row]:.17g} is a float, which cannot tell "
+                         f"whole numbers apart: it stands for several whole numbers from {limit:.0f} on; keep ids as "
+                         "text or whole numbers")
     there = ~np.isnan(values)
     if (values[there] % 1 != 0).any(): return column
     return pd.Series(np.where(there, values, 0).astype(np.int64), column.index).astype(object).where(there, None)

@@ -20,17 +20,10 @@ def ids_of(
     column: pd.Series,  # of any type
     where: str | Path,  # what an error names: the file
 ) -> pd.Series:  # of text; nothing as the empty text
-    "Ids as text. Raises `ValueError` that names the row of a float that is too large to tell ids apart."
-    if pd.api.types.is_float_dtype(column):
-        dtype = np.dtype(getattr(column.dtype, "numpy_dtype", column.dtype))
-        limit = 2.0 ** (np.finfo(dtype).nmant + 1)
-        if (large := column.abs().ge(limit).fillna(False).to_numpy(bool)).any():
-            row = int(large.argmax())
-            raise ValueError(f"{where}, row {row} (the first is 0): the id {column.iloc[row]:.17g} is a float, which "
-                             f"cannot tell whole numbers apart from {limit:.0f} on; keep ids as text or whole numbers")
+    "Ids as text. Raises what `as_ids` raises, and a `ValueError` for bytes that are not UTF-8."
     if column.dtype == object or column.dtype.kind == "S":
         column = column.map(lambda i: _decoded(i, where) if isinstance(i, bytes) else i)
-    return as_ids(column)
+    return as_ids(column, str(where))
 
 
 def note_unused(

@@ -216,7 +216,7 @@ def fit_and_evaluate(
     ds: DirectedDataset = None,  # the dataset if it is open already, or the exception met on opening it
     control: Scores = None,  # of the control on this dataset, where they are there already
 ) -> dict:  # a row of the store; where the fit failed, without metrics and with the reason in `error`
-    "Train and evaluate one head on one thread. The same task gives the same metrics in any process."
+    "Train and evaluate one head on one thread. The same task gives the same metrics in any process on such a machine."
     row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

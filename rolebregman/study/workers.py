@@ -166,8 +166,15 @@ def _finished(work, items, jobs, backend, address):
         if backend != "loky":
             with BACKENDS[backend](min(jobs, len(items)) or 1, address) as submit:
                 pending = {submit(work, item): item for item in items}
+                blamed = []  # Dask gives up what stood in the queue of workers that died, whoever killed them
                 for future in as_completed(pending):
-                    yield pending[future], _outcome(future)
+                    outcome = _outcome(future)
+                    if type(outcome).__name__ == "KilledWorker":
+                        blamed.append(pending[future])
+                    else:
+                        yield pending[future], outcome
+                for item in blamed:  # alone
+                    yield item, _outcome(submit(work, item))
         elif jobs > 1:
             yield from _in_processes(work, items, min(jobs, len(items)) or 1)
         else:

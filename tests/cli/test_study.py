@@ -1,8 +1,6 @@
 "The study's sub-commands: what they take, how they end, and what they print"
-import contextlib
 import inspect
 import json
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,20 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import typer
-from typer.testing import CliRunner
+from command_line import run
 
 from rolebregman.cli import study as room
-from rolebregman.cli.app import app
 from rolebregman.study import main_results
 
 root = Path(__file__).resolve().parents[2]
-
-
-def run(line, folder=".", status=0):
-    "The result of a command line, which must end with `status`"
-    with contextlib.chdir(folder): done = CliRunner().invoke(app, shlex.split(line))
-    assert done.exit_code == status, f"{line}\n{done.output}\n{done.exception!r}"
-    return done
 
 
 def test_the_main_study_takes_what_its_function_takes():

@@ -9,7 +9,7 @@ import numpy as np
 import obonet
 import pytest
 
-from rolebregman.datasets import FetchError, cut_value, fetch, load_obo, local_file, parse_obo, read_obo, unescape
+from rolebregman.datasets import cut_value, load_obo, local_file, parse_obo, read_obo, unescape
 
 HEAD = "format-version: 1.4\ndefault-namespace: body\n"  # lines 1 and 2
 ORGAN = "\n[Term]\nid: A:1\nname: organ\n"  # lines 3 to 6
@@ -291,14 +291,6 @@ def test_comments_blank_lines_qualifiers_and_continued_lines_change_nothing(tmp_
 
 
 # Another reader, on the Gene Ontology
-
-@pytest.fixture(scope="module")
-def real_go():
-    try:
-        return fetch("go-basic.obo", quiet=True)
-    except FetchError as e:
-        pytest.skip(f"the Gene Ontology cannot be had here: {str(e).splitlines()[0]}")
-
 
 def test_the_gene_ontology_is_read_as_obonet_reads_it(real_go):
     graph, found = obonet.read_obo(str(real_go), ignore_obsolete=False), parse_obo(real_go)

@@ -4,7 +4,7 @@ import gzip
 import numpy as np
 import pytest
 
-from rolebregman.datasets import FetchError, fetch, load_dataset, load_obo, read_obo
+from rolebregman.datasets import load_dataset, load_obo, read_obo
 
 HEAD = "format-version: 1.2\ndata-version: v1\ndefault-namespace: body\nontology: small\n"
 
@@ -321,14 +321,6 @@ def test_guesses_about_terms_are_counted(tmp_path):
     assert pairs_of(edges) == [("A:2", "A:1", "is_a"), ("A:3", "A:2", "is_a")]
     assert counts == {"obsolete term": 1, "alt_id resolved": 1, "obsolete target replaced by the first of several": 1,
                       "alt_id of several terms, the last by id taken (first in line 12)": 1}
-
-
-@pytest.fixture(scope="module")
-def real_go():
-    try:
-        return fetch("go-basic.obo", quiet=True)
-    except FetchError as e:
-        pytest.skip(f"the Gene Ontology cannot be had here: {str(e).splitlines()[0]}")
 
 
 def test_the_gene_ontology_has_the_published_counts(real_go):
