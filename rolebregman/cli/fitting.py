@@ -18,10 +18,10 @@ from .command import (
     Relation, RelationColumn, Separator, Setting, SourceColumn, TargetColumn, Texts, Vectors, app, as_json,
     command, input_file, options_of, pairs_file, progress, say, watched)
 from .folder import (
-    FILES, check_head, read_kept, report_of, require_writable, write_kept, write_together)
-from rolebregman.cli.inputs import (
-    columns_text, coordinate_names, ends_of, given, inputs_of, items_of, labels_of, pairs_of, relations_of,
-    vectors_of)
+    FILES, check_head, read_kept, report_of, require_writable, split_table, write_kept, write_together)
+from .inputs import (
+    columns_text, coordinate_names, ends_of, inputs_of, items_of, labels_of, options_said, pairs_of,
+    relations_of, vectors_of)
 
 # %% ../../nbs/cli/fitting.ipynb #3beeb1c8
 def _settings(head, training, setting):
@@ -172,7 +172,7 @@ def fit(
     items = items_of(None, vectors, ids, texts, id_column, encoder)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
-    how |= given(relation=relation, relation_column=relation_column, split_column=split_column, sep=sep,
+    how |= options_said(relation=relation, relation_column=relation_column, split_column=split_column, sep=sep,
                  encoding=encoding)
     inputs, copies = inputs_of(pairs, how, items, out, keep_vectors)
     ds = _dataset(pairs, items, how)
@@ -240,9 +240,7 @@ def _known_pairs(head):
         say(f"which pairs fit knew is not known, so none is left out of the candidates, and some may have been seen in "
             f"training ({error.args[0] if error.args else error})")
         return pd.DataFrame(dict(source=[], target=[], split=[]), dtype=object)
-    ids = ds.nodes["id"].to_numpy()
-    return pd.concat([pd.DataFrame(dict(source=ids[edges[:, 0]], target=ids[edges[:, 1]], split=part))
-                      for part, edges in {**ds.edges, "": ds.known}.items()])
+    return split_table(ds)
 
 
 def _with_known(ds, known, drop_seen):
@@ -339,7 +337,7 @@ def evaluate(
 
     Of a file of pairs, columns and labels are those of `fit` where nothing else is said."""
     how = dict(source=source, target=target, label=label, min_label=min_label)
-    more = given(relation=relation, relation_column=relation_column, sep=sep, encoding=encoding)
+    more = options_said(relation=relation, relation_column=relation_column, sep=sep, encoding=encoding)
     _check_asked(pairs, part, candidates, how | more, drop_seen)
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.distance_head import load_head

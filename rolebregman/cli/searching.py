@@ -16,7 +16,7 @@ from .command import (
     Device, Encoding, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, Separator, SourceColumn, TargetColumn,
     Texts, Vectors, app, as_json, command, input_file, say, watched, write_output)
 from .folder import read_kept
-from .inputs import columns_text, ends_of, given, items_of, pairs_of, vectors_of
+from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
 
 # %% ../../nbs/cli/searching.ipynb #ee387b43
 def _scored(model, features, index, block):
@@ -88,7 +88,7 @@ def score(
     from rolebregman.heads.distance_head import load_head
     items, counts = items_of(head, vectors, ids, texts, id_column), {}
     with input_file(pairs) as path:
-        text = given(sep=sep, encoding=encoding)
+        text = options_said(sep=sep, encoding=encoding)
         ends = ends_of(head, path, source, target, **text)
         total, seen, columns = 0, set(), _columns_taken(path, ends, text)
         for block in pair_blocks(path, **ends, **text):

@@ -214,7 +214,7 @@ def require_items(
     where: str | Path,  # what an error names: the file
 ):
     "Raises a `ValueError` that names the first row with an id that is not there."
-    lost = ~pairs[["source", "target"]].astype(object).isin(set(ids))  # of pyarrow's text this takes 20 times as long
+    lost = ~pairs[["source", "target"]].astype(object).isin(set(ids))  # as text of pyarrow this is far slower
     if lost.any(axis=None):
         row, side = np.argwhere(lost.to_numpy())[0]
         column = ("source", "target")[side]

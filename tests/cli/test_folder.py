@@ -18,6 +18,7 @@ from rolebregman.cli.folder import (
     read_kept,
     report_of,
     require_writable,
+    split_table,
     write_kept,
     write_together,
 )
@@ -163,3 +164,12 @@ def test_files_are_put_through_a_link_and_keep_their_rights(tmp_path):
     write_together(tmp_path / "link", lambda new: (new / "a").write_text("new"))
     assert (tmp_path / "link").is_symlink() and (tmp_path / "real" / "a").read_text() == "new"
     assert (tmp_path / "real" / "a").stat().st_mode & 0o777 == 0o600 and len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_split_is_told_by_ids():
+    ds = toy_tree(depth=3, branching=2, dim=4, seed=1)
+    table, ids = split_table(ds), ds.nodes["id"].to_numpy()
+    assert list(table) == ["source", "target", "split"]
+    for part, edges in ds.edges.items():
+        assert table.loc[table["split"] == part, ["source", "target"]].to_numpy().tolist() == ids[edges].tolist()
+    assert set(map(tuple, table[["source", "target"]].to_numpy())) == set(map(tuple, ids[ds.positives]))
