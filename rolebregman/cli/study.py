@@ -94,7 +94,7 @@ def main_study(
         if before: raise typer.BadParameter(f"options stand behind the name: study {context.invoked_subcommand} ...")
         return
     from rolebregman.baselines.registry import HEADS
-    from rolebregman.study.main_results import run_main_study
+    from rolebregman.study.main_study import run_main_study
     from rolebregman.study.runner import DATASETS, SCALES
     from rolebregman.study.workers import BACKENDS
     names_in(scale, SCALES, "scale")
@@ -120,7 +120,7 @@ def ablations(
     as_json_: Json = False,
 ):
     "One thing changed at a time: the variants of a panel."
-    from rolebregman.study.ablations import run_ablations
+    from rolebregman.study.panels import run_ablations
     from rolebregman.study.panels import PANELS
     from rolebregman.study.runner import DATASETS
     if panel not in ("ours", *PANELS):

@@ -4,22 +4,27 @@
 
 # %% auto #0
 __all__ = ['PANELS', 'OUR_PANELS', 'panel_heads', 'panel_datasets', 'dataset_panels', 'with_reversed_pairs', 'UnitLength',
-           'UsualWeight', 'with_usual_weights', 'nearest_loss', 'Variant', 'panel_tasks']
+           'UsualWeight', 'with_usual_weights', 'nearest_loss', 'Variant', 'panel_tasks', 'ablation_tasks',
+           'run_ablations']
 
 # %% ../../nbs/study/panels.ipynb #68647147
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
+import joblib
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from ..heads.distance_head import Standardizer
 from ..icnn.potential import OUTPUT_GAIN
-from .runner import Task
+from .runner import DATASETS, Task, checked_names, open_dataset, run_grid
 from .settings import chosen_settings
+from .store import SEARCH, Store
 from ..training import batch_losses, fit, rank_loss
 
 # %% ../../nbs/study/panels.ipynb #fb03ee89
@@ -236,3 +241,46 @@ def panel_tasks(
             settings = base["train"] | how.get("train", {}), base["options"] | options
             found += [Variant(dataset, head, seed, scale, *settings, **own) for seed in range(seeds)]
     return sorted(found, key=lambda variant: (variant.seed, variant.panel != "base"))
+
+# %% ../../nbs/study/panels.ipynb #8f87be85
+def ablation_tasks(
+    panel: str,  # one of `PANELS`, or `"ours"`
+    dataset: str,  # one of `DATASETS`
+    seeds: int = 5,  # seeds 0, 1, ...
+    chosen="results/chosen.json",  # settings that the search chose; defaults where it has none
+) -> list:  # of `Variant`, every fit once
+    "The fits of a panel, or of all of ours, on a dataset. Raises a ValueError where the dataset cannot be opened."
+    panels = [panel] if panel != "ours" else dataset_panels(dataset)
+    try:
+        edges = len(open_dataset(dataset, 0, "paper").edges["train"])
+    except Exception as error:
+        raise ValueError(f"{dataset} cannot be opened: {error}") from error
+    plan = {task.key: task for some in panels for task in panel_tasks(some, dataset, seeds, chosen, edges=edges)}
+    return list(plan.values())
+
+# %% ../../nbs/study/panels.ipynb #056646be
+def run_ablations(
+    panel: str = "ours",  # projection, direction_weight, ours (all the others), or the name of one of them
+    datasets: list | None = None,  # names from `DATASETS`; those of the panel by default
+    seeds: int = 5,  # how many seeds
+    jobs: int = 0,  # processes; as many as there are cores by default
+    out="results",  # folder for the rows
+    chosen="results/chosen.json",  # settings chosen by the search; defaults where it has none
+    retry: bool = False,  # fit again what failed before
+    dry: bool = False,  # only say what there is to do
+) -> pd.DataFrame:  # all rows of the store
+    """Fit the variants of a panel, or of all of ours; what is there already is not fitted again.
+
+    Raises a ValueError for a name that is not known and for a dataset that cannot be opened."""
+    checked_names([panel], ["ours", *PANELS], "panel")
+    name = f"ablation_{panel}" if panel in ("projection", "direction_weight") else "ablations"
+    store = Store(Path(out) / f"{name}.csv", SEARCH)
+    for dataset in checked_names(datasets or panel_datasets(panel), DATASETS, "dataset"):
+        plan = ablation_tasks(panel, dataset, seeds, chosen)
+        done = len({task.key for task in plan} & store.keys(failed=not retry))
+        print(f"{dataset}: {len(plan)} fits, {done} of them done before", flush=True)
+        if not dry:
+            run_grid(plan, store, jobs or joblib.cpu_count(), retry)
+    rows = store.rows()
+    print(f"{len(rows)} rows in {store.path}, {(rows['error'] != '').sum()} failed")
+    return rows

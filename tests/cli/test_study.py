@@ -11,14 +11,14 @@ import typer
 from command_line import run
 
 from rolebregman.cli import study as room
-from rolebregman.study import main_results
+from rolebregman.study import main_study
 
 root = Path(__file__).resolve().parents[2]
 
 
 def test_the_main_study_takes_what_its_function_takes():
     options = {name: p.default for name, p in inspect.signature(room.main_study).parameters.items()}
-    own = {name: p.default for name, p in inspect.signature(main_results.run_main_study).parameters.items()}
+    own = {name: p.default for name, p in inspect.signature(main_study.run_main_study).parameters.items()}
     assert set(own) - {"how", "with_search"} <= set(options) and options["search"] is own["with_search"]
     for name in ("seeds", "scale", "out", "chosen"): assert str(options[name]) == str(own[name])
 
@@ -34,7 +34,7 @@ def test_study_prints_rows_as_json(tmp_path):
     (ImportError("no dask"), 1, "Error: no dask"), (ConnectionError("nobody"), 1, "Error: nobody")])
 def test_study_says_how_it_ended(tmp_path, monkeypatch, raised, status, said):
     def stop(*_, **__): raise raised
-    monkeypatch.setattr(main_results, "run_grid", stop)
+    monkeypatch.setattr(main_study, "run_grid", stop)
     done = run("study --datasets toy --heads cosine --seeds 1 --out .", tmp_path, status)
     assert done.stderr.strip() == said
 

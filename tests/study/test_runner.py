@@ -175,7 +175,7 @@ def test_every_dataset_of_the_study_has_a_loader_that_knows_its_options():
         if name == "toy": continue
         loader, options = LOADERS[opened.args[0]], opened.keywords | dict(seed=0, quiet=True)
         inspect.signature(loader).bind(**options)
-        assert name.split("/")[0].split("+")[0] == opened.args[0] # cora+2hop is of rolebregman.study.ogb
+        assert name.split("/")[0].split("+")[0] == opened.args[0] # cora+2hop is of rolebregman.study.citation_fits
         assert name.endswith("/node") == (opened.keywords.get("split") == "node")
     assert {name for scale in SCALES.values() for name in scale.datasets} <= set(DATASETS)
     assert len(SCALES["paper"].datasets) == 6 and (SCALES["paper"].seeds, SCALES["paper"].limit) == (10, 5000)
