@@ -99,10 +99,10 @@ def score_edges(
     "Distances of edges in the annotated direction, turned round, and to negatives; no gradient."
     edges, negatives = torch.as_tensor(edges), torch.as_tensor(negatives)
     compare = compiled(head.compare) if compile else head.compare
-    many = max(1, (1 << 20) // (2 + negatives.shape[1]))
+    edges_at_once = max(1, (1 << 20) // (2 + negatives.shape[1]))
     step = max(1, block // max(1, negatives.shape[1]))
     found = []
-    for some, others in zip(edges.split(many), negatives.split(many)):
+    for some, others in zip(edges.split(edges_at_once), negatives.split(edges_at_once)):
         rows, where = torch.unique(torch.cat([some.flatten(), others.flatten()]), return_inverse=True)
         items = gather_rows(features, rows)
         u, v = head.encode_source(items), head.encode_target(items)

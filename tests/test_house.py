@@ -228,6 +228,21 @@ def test_a_statement_has_a_line_of_its_own_but_for_a_guard():
     assert not found, listing(found)
 
 
+def test_no_cell_puts_two_statements_on_a_line():
+    "But for nbdev's own last cell"
+    found = []
+    for path in notebooks:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] != "code" or "nbdev.nbdev_export()" in source: continue
+            lines = ["pass" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines()]
+            for node in ast.walk(ast.parse("\n".join(lines))):
+                for block in parts(node):
+                    starts = [statement.lineno for statement in block]
+                    found += [(path, line, lines[line - 1].strip()) for line in set(starts) if starts.count(line) > 1]
+    assert not found, listing(found)
+
+
 def test_what_is_said_of_a_parameter_begins_in_one_way():
     "In lower case, two spaces behind the code; a name keeps its capital"
     names = set("False True None DataFrame DataFrames Hessian Spearman SemEval HyperLex Float64".split())

@@ -184,8 +184,8 @@ def _degrees(rng, most, late, citations):
         raise ValueError(f"{len(most):,} papers are too few for {citations:,} citations, 3 or more by each of the last "
                          f"{late.sum():,}: ask for more papers or for fewer citations")
     for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if count(middle).sum() >= citations else (middle, high)
+        centre = (low + high) / 2
+        low, high = (low, centre) if count(centre).sum() >= citations else (centre, high)
     degree = count(high)
     more = np.flatnonzero(degree > least)
     degree[rng.permutation(more)[:degree.sum() - citations]] -= 1

@@ -152,8 +152,8 @@ def _json_lines(path, source):
             except UnicodeDecodeError:
                 raise
             except ValueError as e:
-                told = f"{path}, line {number}: expected one JSON object a line ({e}); mend that line"
-                raise ValueError(told) from None
+                message = f"{path}, line {number}: expected one JSON object a line ({e}); mend that line"
+                raise ValueError(message) from None
     return pd.DataFrame(rows, dtype=object)
 
 

@@ -106,8 +106,8 @@ VECTOR_FILES = ("npy", "npz", "safetensors", *TEXT_TABLES, "parquet", *WORD_FILE
 def _vectors_of_array(array, where, report):
     "An array or tensor of two dimensions, dense or sparse"
     if isinstance(array, Mapping):
-        many = any(hasattr(some, "to_pandas") for some in array.values())
-        raise TypeError(f"embeddings holds the tables {list(array)}; pass one of them" if many else
+        of_tables = any(hasattr(some, "to_pandas") for some in array.values())
+        raise TypeError(f"embeddings holds the tables {list(array)}; pass one of them" if of_tables else
                         "embeddings is a mapping; pass its values as an array, and its keys as ids=")
     if callable(array): raise TypeError("embeddings is a function; pass it as encoder=")
     if hasattr(array, "collect") and hasattr(array, "columns"): raise TypeError("embeddings: call .collect() on it")

@@ -336,29 +336,29 @@ class Softplus(_SoftplusAtOnePoint):
     def layer_formula(cls, b, t):
         "Equation (1) for `b` and `t` of shapes that broadcast: reflected to `b <= 0`, by its series where `t` is small"
         _, b_, t_, p, q = cls._reflect(*torch.broadcast_tensors(b, t))
-        small = t_.abs() < (5040 * torch.finfo(t.dtype).eps) ** (1 / 6)
+        by_series = t_.abs() < (5040 * torch.finfo(t.dtype).eps) ** (1 / 6)
         near = torch.log1p(p * torch.expm1(t_.clamp(max=cls._LARGE)))
         delta = torch.where(t_ > cls._LARGE, cls.value_formula(b_ + t_) - cls.value_formula(b_), near)
-        x = torch.where(small, t_, 0)
+        x = torch.where(by_series, t_, 0)
         series = _remainder_series(p, q, x)
         # Mirrored back: s(c) - s(b) = t + (s(-c) - s(-b)), which cancels only where the plain difference does not
         plain = (b > 0) & (b + t <= 0) & (t < -1)
         back = torch.where(plain, cls.value_formula(b + t) - cls.value_formula(b), t + delta)
-        increment, remainder = torch.where(b > 0, back, delta), torch.where(small, series, delta - p * t_)
+        increment, remainder = torch.where(b > 0, back, delta), torch.where(by_series, series, delta - p * t_)
         return Layer(cls.value_formula(b), cls.slope_formula(b), increment, remainder)
 
     @classmethod
     def partials_formula(cls, b, t):
         "Equation (2) for `b` and `t` of shapes that broadcast: reflected to `b <= 0`, by its series where `t` is small"
         sign, b_, t_, p, q = cls._reflect(*torch.broadcast_tensors(b, t))
-        small = t_.abs() < (480 * torch.finfo(t.dtype).eps) ** (1 / 5)  # this series is shorter by one order
+        by_series = t_.abs() < (480 * torch.finfo(t.dtype).eps) ** (1 / 5)  # this series is shorter by one order
         size = t_.abs().clamp(max=cls._LARGE)
         shrink, grow = torch.exp(-size), -torch.expm1(-size)
         change = torch.where(t_ > 0, q * grow / (shrink + p * grow), -q * grow / (1 - p * grow))
         change = torch.where(t_.abs() > cls._LARGE, torch.sigmoid(b_ + t_) - p, change)
-        x = torch.where(small, t_, 0)
+        x = torch.where(by_series, t_, 0)
         series = _slope_series(p, q, x)
-        rest = torch.where(small, series, change - q * t_)
+        rest = torch.where(by_series, series, change - q * t_)
         return Partials(cls.slope_formula(b), cls.curvature(b), torch.sigmoid(b + t), sign * change, sign * rest)
 
 # %% ../../nbs/icnn/activations.ipynb #67d6f90f

@@ -90,10 +90,10 @@ class Explanation:
     def __repr__(self):
         (x, y), local = self.names, self.table.loc["local quadratic", "forward"]
         parts = self.table["forward"].iloc[1:-1]
-        many = int((self.directions["share"].cumsum() < 0.9).sum()) + 1
+        leading = int((self.directions["share"].cumsum() < 0.9).sum()) + 1
         return (f"{x} -> {y}: {self.forward:.3g} forward, {self.reverse:.3g} reverse, gap {self.gap:+.3g}\n"
                 f"largest part: {parts.idxmax()} ({parts.max():.3g}); local quadratic: {local:.3g}\n"
-                f"{many} of {len(self.directions)} directions carry 90 %\n"
+                f"{leading} of {len(self.directions)} directions carry 90 %\n"
                 f"Hessian at {y}: trace {self.eigenvalues.sum():.3g}, eigenvalues {self.eigenvalues[-1]:.3g} to "
                 f"{self.eigenvalues[0]:.3g}")
 
