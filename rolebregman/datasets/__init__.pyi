@@ -59,6 +59,7 @@ from .hyperlex import HYPERLEX_TYPES as HYPERLEX_TYPES
 from .hyperlex import graded_correlation as graded_correlation
 from .hyperlex import load_hyperlex as load_hyperlex
 from .hyperlex import read_hyperlex as read_hyperlex
+from .hyperlex import with_disjoint_validation as with_disjoint_validation
 from .obo import OBO_PACKED as OBO_PACKED
 from .obo import OboFile as OboFile
 from .obo import OboTerm as OboTerm

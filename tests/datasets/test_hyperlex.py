@@ -2,9 +2,18 @@
 import os
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from rolebregman.datasets import WordVectors, fetch, graded_correlation, load_hyperlex, read_hyperlex
+from rolebregman.datasets import (
+    DirectedDataset,
+    WordVectors,
+    fetch,
+    graded_correlation,
+    load_hyperlex,
+    read_hyperlex,
+    with_disjoint_validation,
+)
 
 mirror = pytest.mark.skipif(not os.environ.get("ROLEBREGMAN_MIRROR"), reason="ROLEBREGMAN_MIRROR is not set")
 
@@ -194,3 +203,34 @@ def test_hyperlex_by_part_of_speech_and_score():
     kept = np.concatenate(list(sure.edges.values()))
     scores = sure.graded.set_index(["source", "target"])["score"]
     assert 0 < len(kept) < 1208 and scores.loc[[tuple(e) for e in kept.tolist()]].min() >= 5
+
+
+# Validation that shares no node with training
+
+def forest(groups, seed=0, valid=4):
+    "Paths of so many edges each; the first edges are for validation, and two more for the test"
+    edges, start = [], 0
+    for size in groups:
+        edges += [(start + i, start + i + 1) for i in range(size)]
+        start += size + 1
+    edges = np.random.default_rng(1).permutation(np.array(edges))
+    parts = dict(train=edges[valid:], valid=edges[:valid], test=np.array([(start, start + 1), (start + 1, start + 2)]))
+    return DirectedDataset("forest", np.eye(start + 3), pd.DataFrame(dict(id=range(start + 3))), parts, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whole_groups_are_held_out_and_no_pair_is_lost(seed):
+    before = forest((9, 3, 2, 2, 1, 1), seed)
+    after = with_disjoint_validation(before)
+    train, valid = after.edges["train"], after.edges["valid"]
+    assert not np.isin(valid, train).any() and 0 < len(valid) <= 4
+    both = lambda edges: sorted(map(tuple, [*edges["train"].tolist(), *edges["valid"].tolist()]))  # noqa: E731
+    assert both(after.edges) == both(before.edges) and (after.edges["test"] == before.edges["test"]).all()
+    assert set(range(10)) <= set(train.ravel().tolist()), "the largest group stays in training"
+    again = with_disjoint_validation(before)
+    assert (again.edges["valid"] == valid).all() and after.report["validation"] == "shares no node with training"
+
+
+def test_one_group_cannot_be_parted():
+    with pytest.raises(ValueError, match="forest: its training and validation edges all hang together"):
+        with_disjoint_validation(forest((12,)))
