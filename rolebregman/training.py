@@ -283,16 +283,21 @@ def fit(
     progress=True,  # show a progress bar; or a function that gets the history after each epoch
     compile: bool = False,  # use PyTorch's compiler where there is one: half a minute to start, then faster steps
     losses=batch_losses,  # of a batch; another function is called in the same way
+    refit_inputs: bool = False,  # fit mean and scale of the inputs anew where the head has them already
 ) -> History:  # what happened, epoch by epoch
     """Train `head` on the edges of `ds`; the head ends in `eval` mode with the weights of the best validation epoch.
 
-    Without validation edges it trains for all epochs and keeps the last weights. Raises a FloatingPointError that says
-    where and what to lower when a loss, a gradient or a validation score is not finite, a TypeError for what is no
-    head, no dataset or no `TrainConfig`, and a ValueError for a head of another width than the dataset's."""
+    A head that was fitted keeps the mean and scale of its inputs, so that training it further starts from the same
+    distances. Without validation edges it trains for all epochs and keeps the last weights.
+
+    Raises a FloatingPointError that says where and what to lower when a loss, a gradient or a validation score is not
+    finite, a TypeError for what is no head, no dataset or no `TrainConfig`, and a ValueError for a head of another
+    width than the dataset's."""
     check_match(head, ds)
     require_type("config", config, TrainConfig, "TrainConfig(epochs=10) is one")
     began, edges = time.perf_counter(), len(ds.edges["train"])
-    head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
+    if refit_inputs or not head.standardizer.fitted:
+        head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
     trainable, sampler = any(p.requires_grad for p in head.parameters()), NegativeSampler(ds)
     step = make_step(head, ds, config, compile, sampler, losses) if trainable else None
     validate, order = _validation(head, ds, config, sampler), torch.Generator().manual_seed(config.seed)

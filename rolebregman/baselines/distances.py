@@ -52,7 +52,7 @@ class Euclidean(SquaredDistance):
 class Cosine(SquaredDistance):
     "A learned scale times one minus the cosine. Symmetric, never negative; inputs are not centred"
 
-    standardize = False
+    default_inputs = "raw"
 
     def __init__(
         self,

@@ -76,14 +76,18 @@ def heads_of_group(
 def make_head(
     name: str,  # A name in `HEADS`
     dim: int,  # width d of the embeddings
+    inputs: str | None = None,  # raw, unit, scale or standard: how it sees them; None for the head's default
     **overrides,  # arguments of the head's class, in place of the registry's
 ) -> DistanceHead:  # A fresh head
     "Build a head of the registry; its default `proj_dim` is at most `dim`. Raises `ValueError` for an unknown name"
     if not isinstance(name, str): raise TypeError(f"name: expected the name of a head, found {type(name).__name__}")
     if name not in HEADS: raise ValueError(f"there is no head {name!r}; the registry has {', '.join(HEADS)}")
     entry = HEADS[name]
-    known = [key for key in inspect.signature(entry.head).parameters if key != "dim"]
+    known = [key for key in inspect.signature(entry.head).parameters if key not in ("dim", "inputs")]
     if strange := [key for key in overrides if key not in known]:
         raise TypeError(f"{name} has no argument {strange[0]!r}; it takes {', '.join(known) or 'none but dim'}")
     config = {key: min(value, dim) if key == "proj_dim" else value for key, value in entry.config.items()}
-    return entry.head(dim, **{**config, **overrides})
+    head = entry.head(dim, **{**config, **overrides})
+    if inputs is not None:
+        head.inputs = inputs
+    return head

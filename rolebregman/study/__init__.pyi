@@ -93,7 +93,6 @@ from .panel_tables import paper_panels as paper_panels
 from .panel_tables import starred as starred
 from .panels import OUR_PANELS as OUR_PANELS
 from .panels import PANELS as PANELS
-from .panels import UnitLength as UnitLength
 from .panels import UsualWeight as UsualWeight
 from .panels import Variant as Variant
 from .panels import ablation_tasks as ablation_tasks

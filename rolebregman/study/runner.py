@@ -149,7 +149,8 @@ def _short_hash(text):
 @lru_cache
 def _head_config(name, options):
     with torch.random.fork_rng(devices=[]):
-        return make_head(name, dim=384, **json.loads(options)).config
+        head = make_head(name, dim=384, **json.loads(options))
+    return head.config | (dict(inputs=head.inputs) if head.inputs != head.default_inputs else {})
 
 # %% ../../nbs/study/runner.ipynb #060e7274
 class Task(_Identity):

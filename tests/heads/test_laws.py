@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import preference_rate
-from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, DistanceHead, load_head
+from rolebregman.heads import INITS, INPUTS, MAPS, ROLES, BregmanHead, DistanceHead, load_head, unit_length
 from rolebregman.theory import bregman_divergence
 from rolebregman.training import TrainConfig, fit
 
@@ -303,7 +303,7 @@ def test_standardiser(case):
     before = copy.deepcopy(head.standardizer.state_dict())
     assert head.fit_standardizer(features.numpy()) is head
     z = head.standardizer(features)
-    if head.standardize:
+    if head.inputs == "standard":
         close(z.mean(0), torch.zeros(D, dtype=F64), atol=1e-12)
         close(z.square().sum(-1).mean(), torch.tensor(float(D), dtype=F64))
         scale = (z[0] - z[1]) / (features[0] - features[1])
@@ -312,7 +312,7 @@ def test_standardiser(case):
     assert not any(p.requires_grad for p in head.standardizer.state_dict().values())
 
 
-@heads(lambda head: head.standardize)
+@heads(lambda head: head.inputs == "standard")
 def test_moving_and_scaling_data_and_standardiser_changes_nothing(case):
     head = moved(case)
     features, x, y = points(300), points(20), points(20, seed=1)
@@ -329,6 +329,103 @@ def test_a_head_without_fit_takes_inputs_as_they_are(case):
     torch.manual_seed(0)
     head, x = CASES[case]().double(), points(5)
     assert head.standardizer(x).equal(x)
+
+
+# ---- inputs
+
+each_registered = pytest.mark.parametrize("name", HEADS)
+each_input = pytest.mark.parametrize("inputs", INPUTS)
+
+
+def seen_by(name, inputs, features=None, dtype=F64):
+    "A head of the registry with these inputs, fitted"
+    torch.manual_seed(0)
+    return make_head(name, D, inputs=inputs).to(dtype).fit_standardizer(points(200, dtype=dtype) if features is None
+                                                                        else features)
+
+
+@each_input
+@each_registered
+def test_inputs_come_back_with_a_saved_head(name, inputs, tmp_path):
+    head, x, y = seen_by(name, inputs), points(5), points(5, seed=1)
+    head.save_pretrained(tmp_path)
+    back = load_head(tmp_path)
+    assert (back.inputs, back.standardizer.fitted) == (inputs, True) and back(x, y).equal(head(x, y))
+    close(back.pairwise(x, y).diagonal(), back(x, y), rtol=1e-12, atol=1e-12)
+    close(back.score(x.numpy(), y), head(x, y), rtol=1e-12, atol=1e-12)
+    single = seen_by(name, inputs, dtype=F32)
+    close(single(x.float(), y.float()).double(), seen_by(name, inputs)(x, y), rtol=1e-3, atol=1e-3)
+
+
+@each_registered
+def test_what_each_kind_of_inputs_is_blind_to(name):
+    features, x, y = points(200), points(20), points(20, seed=1)
+    lengths = torch.linspace(0.01, 100, 20, dtype=F64)[:, None]
+    head = seen_by(name, "unit", features)
+    close(head(x * lengths, y / lengths), head(x, y), rtol=1e-9, atol=1e-9)
+    for inputs, change in (("scale", lambda z: z * 50), ("standard", lambda z: z * 50 - 7)):
+        expected = seen_by(name, inputs, features)(x, y)
+        close(seen_by(name, inputs, change(features))(change(x), change(y)), expected, rtol=1e-8, atol=1e-8)
+    assert seen_by(name, "raw", features)(x, y).equal(seen_by(name, "raw", 9 * features)(x, y))
+
+
+@each_input
+@each_registered
+def test_a_zero_vector_has_a_distance_and_a_gradient(name, inputs):
+    head, x = seen_by(name, inputs), torch.zeros(1, D, dtype=F64, requires_grad=True)
+    distance = head(x, points(1))
+    distance.sum().backward()
+    assert distance.isfinite().all() and x.grad.isfinite().all()
+
+
+def test_lengths_at_the_ends_of_the_range():
+    for dtype in (F32, F64):
+        largest, least = torch.finfo(dtype).max, torch.finfo(dtype).tiny
+        x = torch.tensor([[3, 4, 0], [-3, 4, 0]], dtype=dtype)
+        for size in (1.0, largest / 4, least, least * torch.finfo(dtype).eps):
+            close(unit_length(x * size), x / 5, rtol=4 * torch.finfo(dtype).eps)
+    usual = torch.randn(100, 7)
+    assert unit_length(usual).equal(torch.nn.functional.normalize(usual, dim=-1)), "the same bits"
+    assert torch.autograd.gradcheck(unit_length, points(3).requires_grad_())
+
+
+def test_inputs_that_there_are_not(tmp_path):
+    with pytest.raises(ValueError, match="inputs: expected one of raw, unit, scale, standard, found 'centred'"):
+        make_head("mlp", D, inputs="centred")
+    with pytest.raises(ValueError, match="all rows are zero, so there is no scale"):
+        make_head("mlp", D, inputs="scale").fit_standardizer(torch.zeros(3, D))
+    make_head("mlp", D).save_pretrained(tmp_path)
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(about | dict(inputs="centred")))
+    with pytest.raises(ValueError, match="config.json: inputs 'centred' is not one of raw, unit, scale, standard"):
+        load_head(tmp_path)
+    with pytest.raises(TypeError, match='Old: standardize = False is now default_inputs = "raw"'):
+        type("Old", (DistanceHead,), dict(standardize=False))
+
+
+def test_other_inputs_are_fitted_anew():
+    head = seen_by("role_bregman", "standard")
+    head.inputs = "standard"
+    assert head.standardizer.fitted
+    head.inputs = "scale"
+    assert not head.standardizer.fitted and head.standardizer.mean.dtype == F64
+    assert BregmanHead(D, inputs="unit").inputs == "unit" and make_head("cosine", D).inputs == "raw"
+
+
+@pytest.mark.parametrize("name", ["directed_bregman", "mlp", "cosine"])
+def test_training_further_starts_from_the_same_distances(name, tmp_path):
+    tree, other = toy_tree(dim=D, seed=0), toy_tree(dim=D, seed=1)
+    head = make_head(name, D)
+    fit(head, tree, TrainConfig(epochs=2), progress=False)
+    x, y = torch.from_numpy(tree.features[:50]), torch.from_numpy(tree.features[50:100])
+    before = head(x, y)
+    head.save_pretrained(tmp_path)
+    for one in (head, load_head(tmp_path)):
+        fit(one, other, TrainConfig(epochs=0), progress=False)
+        assert one(x, y).equal(before)
+    if name != "cosine":
+        fit(head, other, TrainConfig(epochs=0), progress=False, refit_inputs=True)
+        assert not head(x, y).allclose(before, rtol=1e-3)
 
 
 # ---- saving
