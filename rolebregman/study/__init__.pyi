@@ -9,6 +9,7 @@ from . import neighbour_features as neighbour_features
 from . import panel_tables as panel_tables
 from . import panels as panels
 from . import rival_starts as rival_starts
+from . import role_maps as role_maps
 from . import runner as runner
 from . import sentences as sentences
 from . import settings as settings
@@ -116,6 +117,16 @@ from .rival_starts import run_rival_starts as run_rival_starts
 from .rival_starts import start_scores as start_scores
 from .rival_starts import start_table as start_table
 from .rival_starts import start_tasks as start_tasks
+from .role_maps import INPUT_CHOICES as INPUT_CHOICES
+from .role_maps import OPEN_CHOICES as OPEN_CHOICES
+from .role_maps import claim_findings as claim_findings
+from .role_maps import paper_claim as paper_claim
+from .role_maps import role_map_differences as role_map_differences
+from .role_maps import role_map_figure as role_map_figure
+from .role_maps import role_map_findings as role_map_findings
+from .role_maps import role_map_rows as role_map_rows
+from .role_maps import role_map_tasks as role_map_tasks
+from .role_maps import run_role_maps as run_role_maps
 from .runner import DATASETS as DATASETS
 from .runner import SCALES as SCALES
 from .runner import Scale as Scale
