@@ -15,6 +15,7 @@ from . import sentences as sentences
 from . import settings as settings
 from . import store as store
 from . import tables as tables
+from . import trials as trials
 from . import workers as workers
 from .citation_fits import CITATION_COLUMNS as CITATION_COLUMNS
 from .citation_fits import CITATION_DATASETS as CITATION_DATASETS
@@ -171,5 +172,16 @@ from .tables import print_summary as print_summary
 from .tables import results_figure as results_figure
 from .tables import results_table as results_table
 from .tables import significance as significance
+from .trials import Axis as Axis
+from .trials import HEAD_AXES as HEAD_AXES
+from .trials import SCORE as SCORE
+from .trials import TRAIN_AXES as TRAIN_AXES
+from .trials import Trial as Trial
+from .trials import axis_value as axis_value
+from .trials import fair_search as fair_search
+from .trials import fair_settings as fair_settings
+from .trials import final_trials as final_trials
+from .trials import next_trials as next_trials
+from .trials import useful_axes as useful_axes
 from .workers import BACKENDS as BACKENDS
 from .workers import finished as finished

@@ -1,0 +1,134 @@
+"The fair search: as many trials for each head, on axes without an end, proved on further seeds"
+import json
+from itertools import product
+from zlib import crc32
+
+import pytest
+
+from rolebregman.baselines import HEADS, make_head
+from rolebregman.heads import INPUTS
+from rolebregman.study import SEARCH, Store, trials
+from rolebregman.study.trials import (
+    HEAD_AXES,
+    SCORE,
+    TRAIN_AXES,
+    Trial,
+    axis_value,
+    fair_search,
+    fair_settings,
+    final_trials,
+    next_trials,
+    useful_axes,
+)
+from rolebregman.training import TrainConfig
+
+
+def climb(value, axes, budget):
+    scores = {}
+    while new := next_trials(scores, axes, budget):
+        assert not set(new) & set(scores), "no trial twice"
+        scores |= {trial: value(trial) for trial in new}
+    return scores
+
+
+@pytest.mark.parametrize("name, steps, expected", [
+    ("lr", range(-4, 5), [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1]),
+    ("margin", range(-2, 4), [0.04, 0.2, 1.0, 5.0, 25.0, 125.0]),
+    ("direction_weight", range(-2, 3), [0.1, 0.3, 1.0, 3.0, 10.0]),
+    ("weight_decay", range(-1, 3), [0.001, 0.01, 0.1, 1.0])])
+def test_ladders_have_the_values_that_people_use(name, steps, expected):
+    assert [axis_value(TRAIN_AXES[name], step) for step in steps] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_whole_number_stays_one_and_positive():
+    assert [axis_value(HEAD_AXES["rank"], step, 16) for step in (-9, -1, 0, 3)] == [1, 8, 16, 128]
+
+
+@pytest.mark.parametrize("peak", product((-3, 0, 4), (-1, 2)))
+def test_a_single_peak_is_found_wherever_it_is_and_no_axis_ends(peak):
+    def value(trial):
+        steps = dict(trial.steps)
+        return -abs(steps.get("lr", 0) - peak[0]) - abs(steps.get("margin", 0) - peak[1]) - (trial.inputs != "scale")
+    scores = climb(value, ["lr", "margin"], 100)
+    best = max(scores, key=scores.get)
+    assert best.inputs == "scale" and (dict(best.steps).get("lr", 0), dict(best.steps).get("margin", 0)) == peak
+    assert {best.moved(axis, by) for axis in ("lr", "margin") for by in (-1, 1)} <= set(scores), "all neighbours tried"
+
+
+@pytest.mark.parametrize("budget", [1, 4, 5, 8, 13])
+def test_no_more_trials_than_the_budget_and_the_inputs_first(budget):
+    scores = climb(lambda trial: crc32(str(trial).encode()) % 97, ["lr", "margin", "rank"], budget)
+    assert len(scores) == budget and [trial.inputs for trial in scores][:4] == list(INPUTS)[:budget]
+
+
+def test_a_search_goes_on_where_it_was_stopped():
+    value = lambda trial: len(str(trial)) % 7  # noqa: E731
+    whole = list(climb(value, ["lr", "margin"], 12))
+    for stopped in range(5, 12):
+        scores = {trial: value(trial) for trial in whole[:stopped]}
+        assert next_trials(scores, ["lr", "margin"], 12)[0] == whole[stopped]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_axis_of_a_head_changes_it_and_none_is_left_out(head):
+    axes = useful_axes(head, 24)
+    assert set(TRAIN_AXES) - {"direction_weight"} <= set(axes), "every head of the registry has something to train"
+    assert ("direction_weight" in axes) != make_head(head, 24).symmetric
+    base = fair_settings(head, Trial("standard"), 24)
+    for axis, by in product(axes, (-1, 1)):
+        settings = fair_settings(head, Trial("standard").moved(axis, by), 24)
+        made = make_head(head, 24, **settings["options"])
+        TrainConfig(**settings["train"])
+        assert settings != base and made.inputs == "standard"
+        if axes[axis].place == "options": assert made.config != make_head(head, 24).config
+    margin = fair_settings(head, Trial("raw").moved("margin", 1), 24)["train"]
+    assert margin["margin"] == margin["direction_margin"] == 5.0
+
+
+def test_no_head_has_fewer_trials_than_ours():
+    "A landscape in which every step is better asks for the whole budget"
+    found = {head: len(climb(lambda trial: sum(step for _, step in trial.steps), list(useful_axes(head, 24)), 24))
+             for head in HEADS}
+    assert set(found.values()) == {24}
+
+
+def test_the_start_and_the_best_third_are_proved():
+    scores = {Trial(inputs): i for i, inputs in enumerate(("raw", "unit", "scale", "standard"))} | {
+        Trial("raw").moved("lr", step): 10 + step for step in range(1, 6)}
+    assert final_trials(scores) == [Trial("standard"), *(Trial("raw").moved("lr", step) for step in (5, 4, 3))]
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    "Validation scores without training: the first seed favours a trial by luck"
+    import pandas as pd
+    seen = []
+
+    def run(tasks, store, **how):
+        seen.extend(tasks)
+        lucky = [task.options["inputs"] == "unit" and task.seed == 100 for task in tasks]
+        return pd.DataFrame({name: [0.9 if luck else 0.8 if task.options["inputs"] == "scale" else 0.5
+                                    for luck, task in zip(lucky, tasks)] for name in SCORE})
+    monkeypatch.setattr(trials, "run_grid", run)
+    return seen
+
+
+def test_luck_on_the_first_seed_does_not_choose(made_up, tmp_path):
+    table = fair_search("toy", tmp_path / "rows.csv", tmp_path / "chosen.json", ["mlp"], budget=6, scale="quick")
+    kept = json.loads((tmp_path / "chosen.json").read_text())["toy"]["mlp"]
+    assert kept["options"]["inputs"] == "unit" or kept["score"] >= 0.8
+    assert table["score"][0] == pytest.approx(kept["score"]) and kept["start"] == pytest.approx(0.5)
+    assert {task.seed for task in made_up} == {100, 101, 102} and {task.split for task in made_up} == {"valid"}
+
+
+def test_other_datasets_stay_in_the_file_and_failures_choose_nothing(tmp_path, monkeypatch):
+    chosen = tmp_path / "chosen.json"
+    chosen.write_text(json.dumps(dict(other=dict(mlp=dict(train={}, options={})))))
+    how = dict(heads=["order"], budget=4, seeds=(100,), scale="quick", progress=False)
+    fair_search("toy", tmp_path / "rows.csv", chosen, train=dict(epochs=1), **how)
+    kept = json.loads(chosen.read_text())
+    assert set(kept) == {"other", "toy"} and set(kept["toy"]) == {"order"}
+    assert len(Store(tmp_path / "rows.csv", SEARCH).rows()) == 4
+    with pytest.raises(ValueError, match="every trial of order on toy failed, so nothing is chosen"):
+        fair_search("toy", tmp_path / "bad.csv", chosen, train=dict(epochs=1, lr=1e30), **how)
+    assert json.loads(chosen.read_text()) == kept
