@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['study', 'Datasets', 'Heads', 'Seeds', 'Jobs', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS', 'CHOSEN', 'names_in',
-           'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts', 'gaps', 'citations',
-           'joint', 'explorer', 'bench']
+           'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts', 'search', 'role_maps',
+           'gaps', 'citations', 'joint', 'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -159,6 +159,42 @@ def rival_starts(
     "Other widths, starts and published forms of the rivals."
     from rolebregman.study.rival_starts import run_rival_starts
     carry_out(lambda: run_rival_starts(processes(jobs), out, retry), out, as_json_)
+
+# %% ../../nbs/cli/study.ipynb #5ea2f002
+@command(study, "rolebregman study search", "rolebregman study search --datasets sick --heads mlp,directed_bregman")
+def search(
+    datasets: Datasets = "",
+    heads: Heads = "",
+    budget: Annotated[int, typer.Option(min=1, help="Trials for each head.")] = 24,
+    jobs: Jobs = 0,
+    out: Results = RESULTS,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "As many trials for every head on validation, the best third on further seeds."
+    from rolebregman.baselines.registry import HEADS
+    from rolebregman.study.runner import DATASETS, SCALES
+    from rolebregman.study.trials import run_fair_search
+    datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
+    heads, path = names_in(heads, HEADS, "head") or list(HEADS), out / "trials.csv"
+    carry_out(lambda: run_fair_search(datasets, heads, budget, processes(jobs), out, retry), path, as_json_)
+
+
+@command(study, "rolebregman study role-maps", "rolebregman study role-maps --datasets sick --seeds 1",
+         name="role-maps")
+def role_maps(
+    datasets: Datasets = "",
+    seeds: Seeds = 5,
+    jobs: Jobs = 0,
+    out: Results = RESULTS,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "When role maps help: the paper's claim over all that the paper leaves open."
+    from rolebregman.study.role_maps import run_role_maps
+    from rolebregman.study.runner import DATASETS, SCALES
+    datasets, path = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets, out / "role_maps.csv"
+    carry_out(lambda: run_role_maps(datasets, seeds, processes(jobs), out, retry), path, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #a9c1e4f9
 @command(study, "rolebregman study gaps",

@@ -182,6 +182,7 @@ from .trials import fair_search as fair_search
 from .trials import fair_settings as fair_settings
 from .trials import final_trials as final_trials
 from .trials import next_trials as next_trials
+from .trials import run_fair_search as run_fair_search
 from .trials import useful_axes as useful_axes
 from .workers import BACKENDS as BACKENDS
 from .workers import finished as finished

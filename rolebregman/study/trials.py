@@ -4,20 +4,21 @@
 
 # %% auto #0
 __all__ = ['TRAIN_AXES', 'HEAD_AXES', 'SCORE', 'Axis', 'axis_value', 'useful_axes', 'Trial', 'fair_settings', 'next_trials',
-           'fair_search', 'final_trials']
+           'fair_search', 'final_trials', 'run_fair_search']
 
 # %% ../../nbs/study/trials.ipynb #5ea20004
 import json
 from pathlib import Path
 from typing import NamedTuple
 
+import joblib
 import pandas as pd
 import torch
 
 from ..baselines.registry import HEADS, make_head
 from ..common import write_whole
 from ..heads.distance_head import INPUTS
-from .runner import Task, run_grid
+from .runner import DATASETS, SCALES, Task, checked_names, run_grid
 from .settings import widened
 from .store import SEARCH, Store
 
@@ -202,3 +203,20 @@ def _keep(path, dataset, settings):
     kept.setdefault(dataset, {}).update(settings)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(kept, indent=1) + "\n")
+
+# %% ../../nbs/study/trials.ipynb #5ea2f001
+def run_fair_search(
+    datasets=SCALES["paper"].datasets,  # names from `DATASETS`
+    heads: list = None,  # names from `HEADS`; all of them by default
+    budget: int = 24,  # trials for each head
+    jobs: int = 0,  # processes; as many as there are cores by default
+    out="results",  # folder of `trials.csv` and of what was chosen, `trials_chosen.json`
+    retry: bool = False,  # fit again what failed before
+) -> pd.DataFrame:  # the rows
+    "Search on one dataset after the other, and print what was chosen. Raises what `fair_search` raises."
+    out = Path(out)
+    for dataset in checked_names(datasets, DATASETS, "dataset"):
+        table = fair_search(dataset, out / "trials.csv", out / "trials_chosen.json", heads, budget,
+                            jobs=jobs or joblib.cpu_count(), retry=retry)
+        print(f"{dataset}\n{table.round(4).to_string(index=False)}", flush=True)
+    return Store(out / "trials.csv", SEARCH).rows()

@@ -17,9 +17,9 @@ from rolebregman.heads import load_head
 # What one types
 
 def commands():
-    return ["fit", "evaluate", "score", "search", "explain", "study", "study ablations", "study more-negatives",
-            "study rival-starts", "study gaps", "study citations", "study joint", "explorer", "bench", "data list",
-            "data fetch", "data show"]
+    return ["fit", "evaluate", "score", "search", "explain", "study", "study ablations", "study search",
+            "study role-maps", "study more-negatives", "study rival-starts", "study gaps", "study citations",
+            "study joint", "explorer", "bench", "data list", "data fetch", "data show"]
 
 
 @pytest.mark.parametrize("name", commands())
