@@ -31,7 +31,7 @@ def _settings(head, training, setting):
     from rolebregman.baselines.registry import HEADS
     from rolebregman.training import TrainConfig
     known = {f.name for f in fields(TrainConfig)} - set(training)
-    own = [k for k in inspect.signature(HEADS[head].head).parameters if k != "dim"]
+    own = [k for k in inspect.signature(HEADS[head].head).parameters if k not in ("dim", "inputs")]
     try:
         given = options_of(setting)
         if twice := [k for k in given if k in training]: raise ValueError(f"has an option of its own: --{twice[0]}")
@@ -72,7 +72,7 @@ def _report(head, model, config, ds, history, device):
     from rolebregman.evaluation import evaluate
     metrics = {part: evaluate(model, ds, part) for part in ("valid", "test") if len(ds.edges[part])}
     return dict(
-        head=dict(name=head, **model.config), training=vars(config), data=ds.report,
+        head=dict(name=head, **model.config, inputs=model.inputs), training=vars(config), data=ds.report,
         pairs={part: len(edges) for part, edges in ds.edges.items()}, items=ds.num_nodes,
         epochs=len(history), best_epoch=history.best_epoch, seconds=history.seconds, metrics=metrics,
         made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device))
@@ -90,7 +90,8 @@ def _metrics_text(metrics):
 def _report_text(report):
     "The report for people, the same for the same data and seed"
     pairs, training, data = report["pairs"], report["training"], report["data"]
-    lines = [f"{report['head']['name']}, {report['head']['dim']} dimensions, {report['items']:,} items",
+    head = report["head"]
+    lines = [f"{head['name']}, {head['dim']} dimensions, {head['inputs']} inputs, {report['items']:,} items",
              f"pairs: {data['read']['source column']} -> {data['read']['target column']}; "
              + ", ".join(f"{n:,} {part}" for part, n in pairs.items())]
     if unused := data["read"].get("unused columns") or data["read"].get("columns not used"):
@@ -138,6 +139,8 @@ def fit(
     encoder: Encoder = "all-minilm-l6-v2",
     out: Folder = Path("head"),
     head: Annotated[str, typer.Option(help="Kind of head; any other word lists them.")] = "directed_bregman",
+    inputs: Annotated[Literal["raw", "unit", "scale", "standard"] | None, typer.Option(
+        help="How the head sees vectors; else as is usual for it.")] = None,
     epochs: Annotated[int, typer.Option(min=0, help="Passes over the training pairs, at most.")] = 100,
     patience: Annotated[int, typer.Option(min=0, help="Stop after so many without a better one; 0: never.")] = 20,
     loss: Annotated[Literal["margin", "softmax"], typer.Option(help="Loss of the training.")] = "margin",
@@ -174,15 +177,15 @@ def fit(
                fractions=fractions, missing=missing)
     how |= options_said(relation=relation, relation_column=relation_column, split_column=split_column, sep=sep,
                  encoding=encoding)
-    inputs, copies = inputs_of(pairs, how, items, out, keep_vectors)
+    files, copies = inputs_of(pairs, how, items, out, keep_vectors)
     ds = _dataset(pairs, items, how)
     torch.manual_seed(seed)
-    model = _made(head, ds.dim, options).to(device)
+    model = _made(head, ds.dim, options | (dict(inputs=inputs) if inputs else {})).to(device)
     say(f"training {head}; {columns_text(ds.report['read'])}; pairs: {len(ds.edges['train']):,}; items: "
         f"{ds.num_nodes:,}; epochs: up to {epochs:,}")
     with items.named():
         history = train(model, ds, config, progress=progress(epochs))
-    report = _report(head, model, config, ds, history, device) | dict(inputs=inputs)
+    report = _report(head, model, config, ds, history, device) | dict(inputs=files)
     _save(out, model, ds, items, report, copies)
     typer.echo(as_json(report) if as_json_ else f"{_report_text(report)}\nsaved in {out}")
 

@@ -62,7 +62,8 @@ def run_role_maps(
     "Fit what is not there yet, and say what came out. Raises a ValueError for a dataset that is not known."
     plan = [task for name in checked_names(datasets, DATASETS, "dataset") for task in role_map_tasks(name, seeds)]
     path = Path(out) / "role_maps.csv"
-    run_grid(sorted(plan, key=lambda task: task.seed), Store(path, SEARCH), jobs or joblib.cpu_count(), retry)
+    plan.sort(key=lambda task: (task.variant not in INPUT_CHOICES, task.seed))  # what matters most comes first
+    run_grid(plan, Store(path, SEARCH), jobs or joblib.cpu_count(), retry)
     rows = role_map_rows(path)
     print("\n".join(role_map_findings(rows)))
     return rows

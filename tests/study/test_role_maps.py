@@ -1,0 +1,76 @@
+"Role maps over what the paper leaves open: equal settings, differences paired by seed, and sentences that follow"
+import pandas as pd
+import pytest
+
+from rolebregman.study import (
+    INPUT_CHOICES,
+    OPEN_CHOICES,
+    SEARCH,
+    Store,
+    claim_findings,
+    paper_claim,
+    role_map_differences,
+    role_map_figure,
+    role_map_findings,
+    role_map_rows,
+    role_map_tasks,
+    run_grid,
+)
+
+FAST = dict(batch_size=64, lr=1e-2, epochs=1)
+
+
+def test_heads_of_a_choice_differ_in_nothing_but_their_maps():
+    tasks = role_map_tasks("toy", 1)
+    assert {task.variant for task in tasks} == set(OPEN_CHOICES) and len({task.key for task in tasks}) == len(tasks)
+    for choice in OPEN_CHOICES:
+        some = [task for task in tasks if task.variant == choice]
+        plain = [task for task in some if task.head == "icnn_bregman"]
+        assert len(some) == 3 if choice in INPUT_CHOICES else len(some) in (1, 2)
+        for task in some:
+            assert task.train == some[0].train and task.options["inputs"] == some[0].options["inputs"]
+            if plain: assert set(task.options) - set(plain[0].options) <= {"maps"}
+
+
+def test_as_stated_is_the_default_training_on_raw_inputs():
+    some = role_map_tasks("toy", 1)
+    task = next(t for t in some if t.variant == "as stated" and t.head == "role_bregman" and "maps" not in t.options)
+    assert task.train == {} and task.options == dict(inputs="raw")
+    training = task.training
+    assert (training.loss, training.negatives, training.direction_weight) == ("margin", 1, 1.0)
+
+
+def test_rows_say_what_they_were(tmp_path):
+    tasks = [task for task in role_map_tasks("toy", 1, "quick", FAST) if task.variant in ("as stated", "width 32")]
+    run_grid(tasks, Store(tmp_path / "rows.csv", SEARCH), progress=False)
+    rows = role_map_rows(tmp_path / "rows.csv")
+    assert sorted(zip(rows["choice"], rows["maps"])) == [
+        ("as stated", "affine"), ("as stated", "linear"), ("as stated", "plain"), ("width 32", "linear")]
+    table = role_map_differences(rows).set_index("choice")
+    assert table.loc["width 32", "plain"] == table.loc["as stated", "plain"]
+    figure = role_map_figure(rows)
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["toy"]
+
+
+def made(differences):
+    "Rows in which linear maps are better than the plain head by so much, choice by choice, over three seeds"
+    return pd.DataFrame([("sick", choice, seed, maps, 0.5 + seed / 100 + difference * (maps != "plain"))
+                         for choice, difference in differences.items() for seed in range(3)
+                         for maps in ("plain", "linear")],
+                        columns=["dataset", "choice", "seed", "maps", "direction_accuracy"])
+
+
+@pytest.mark.parametrize("difference, ahead, behind", [(0.1, 1, 0), (-0.1, 0, 1), (0.0, 0, 0)])
+def test_sentences_say_ahead_and_behind(difference, ahead, behind):
+    sentence, = role_map_findings(made({"as stated": difference}))
+    assert f"clearly ahead of the plain head in direction accuracy on {ahead} of 1 datasets" in sentence
+    assert f"clearly behind on {behind}; {difference:+.3f} on average" in sentence
+
+
+def test_the_paper_is_inside_or_outside_of_what_its_choices_give():
+    theirs = paper_claim()["sick"]
+    assert theirs == pytest.approx(0.0805) and paper_claim()["hyperlex/lexical"] == paper_claim()["hyperlex/random"]
+    inside, = claim_findings(made({"as stated": theirs - 0.1, "unit length": theirs + 0.1}))
+    outside, = claim_findings(made({"as stated": theirs + 0.1, "unit length": theirs + 0.2}))
+    assert ", inside of what its open choices give" in inside and ", outside of" in outside
+    assert "(as stated, linear maps)" in inside and "(unit length, linear maps)" in inside
