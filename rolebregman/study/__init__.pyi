@@ -7,6 +7,7 @@ from . import main_results as main_results
 from . import more_negatives as more_negatives
 from . import neighbour_features as neighbour_features
 from . import ogb as ogb
+from . import outcomes as outcomes
 from . import panel_tables as panel_tables
 from . import panels as panels
 from . import rival_starts as rival_starts
@@ -83,6 +84,13 @@ from .ogb import citation_verdict as citation_verdict
 from .ogb import neighbour_gains as neighbour_gains
 from .ogb import neighbour_gains_figure as neighbour_gains_figure
 from .ogb import paper_citation as paper_citation
+from .outcomes import OUTCOMES as OUTCOMES
+from .outcomes import outcome_metrics as outcome_metrics
+from .outcomes import outcome_row as outcome_row
+from .outcomes import outcome_shares as outcome_shares
+from .outcomes import pack as pack
+from .outcomes import pair_outcomes as pair_outcomes
+from .outcomes import unpack as unpack
 from .panel_tables import PANEL_METRICS as PANEL_METRICS
 from .panel_tables import ablation_rows as ablation_rows
 from .panel_tables import curve_figure as curve_figure
