@@ -14,6 +14,7 @@ from . import rival_starts as rival_starts
 from . import runner as runner
 from . import sentences as sentences
 from . import settings as settings
+from . import statistics as statistics
 from . import store as store
 from . import tables as tables
 from . import workers as workers
@@ -150,6 +151,18 @@ from .settings import neighbours as neighbours
 from .settings import search as search
 from .settings import trial_settings as trial_settings
 from .settings import widened as widened
+from .statistics import MARGIN as MARGIN
+from .statistics import RankTest as RankTest
+from .statistics import Shares as Shares
+from .statistics import bootstrap_differences as bootstrap_differences
+from .statistics import critical_difference as critical_difference
+from .statistics import difference_line as difference_line
+from .statistics import head_shares as head_shares
+from .statistics import hierarchical_bootstrap as hierarchical_bootstrap
+from .statistics import holm as holm
+from .statistics import rank_figure as rank_figure
+from .statistics import rank_test as rank_test
+from .statistics import verdicts as verdicts
 from .store import COLUMNS as COLUMNS
 from .store import KEY as KEY
 from .store import SEARCH as SEARCH
