@@ -66,11 +66,13 @@ def _is_crossed(hashes, dataset):
         raise ValueError(f"{dataset}: {len(hashes)} seeds have {len(set(hashes))} test sets; expected one, or one each")
     return len(set(hashes)) == 1
 
-# %% ../../nbs/study/statistics.ipynb #193adf96
+# %% ../../nbs/study/statistics.ipynb #96a7306e
 def _weights(draw, rows, n):
-    "How often each of n was drawn in n draws, for each of so many rows: int64 (rows, n)"
-    drawn = draw.integers(n, size=(rows, n)) + np.arange(rows)[:, None] * n
-    return np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n)
+    "How often each of n was drawn in n draws, for each of so many rows: float64 (rows, n)"
+    weights = np.empty((rows, n))
+    for row, drawn in zip(weights, draw.integers(n, size=(rows, n), dtype=np.int32)):
+        row[:] = np.bincount(drawn, minlength=n)
+    return weights
 
 
 def _resampled_means(draw, table, rows):
@@ -78,7 +80,7 @@ def _resampled_means(draw, table, rows):
     counts, found = ~np.isnan(table).any(axis=0), []
     values = np.where(counts, table, 0.0).T
     for start in range(0, rows, 500):
-        weights = _weights(draw, min(500, rows - start), len(counts)).astype(np.float64)
+        weights = _weights(draw, min(500, rows - start), len(counts))
         found.append(weights @ values / (weights @ counts)[:, None])
     return np.concatenate(found) if found else np.zeros((0, len(table)))
 
@@ -92,7 +94,7 @@ def _crossed(draw, tables, chosen):
     found = np.empty((rows, k))
     for start in range(0, rows, 500):
         block = slice(start, min(start + 500, rows))
-        weights = _weights(draw, block.stop - start, m).astype(np.float64)
+        weights = _weights(draw, block.stop - start, m)
         means = (weights @ values).reshape(len(weights), len(tables), k) / (weights @ counts.T)[:, :, None]
         found[block] = np.einsum("bs,bsk->bk", often[block], means)
     return found
