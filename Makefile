@@ -66,7 +66,7 @@ bench: .venv/.dev ## Run the benchmarks and print the budgets (ARGS=--all for th
 constraints: ## Renew constraints.txt after a change of requirements in settings.ini
 	@rm -rf _proc/pins && $(PYTHON) -m venv _proc/pins
 	@_proc/pins/bin/pip install -qq $(TORCH)
-	@_proc/pins/bin/pip install -qq '.[text,geo,ann,graph,metric,joint,kg,parquet,scale,dev]'
+	@_proc/pins/bin/pip install -qq '.[text,geo,ann,graph,metric,joint,kg,parquet,scale,statistics,dev]'
 	@grep '^#' constraints.txt > _proc/pins/constraints.txt
 	@_proc/pins/bin/pip freeze --all --exclude pip --exclude rolebregman | sed -E 's/^(torch==[^+]*)\+.*/\1/' >> _proc/pins/constraints.txt
 	@mv _proc/pins/constraints.txt constraints.txt && rm -rf _proc/pins
@@ -92,5 +92,5 @@ $(BIN)/pip:
 
 .venv/.dev: .venv/.study
 	@echo "  what the notebooks, the tests and the site need"
-	@$(PINNED) --no-build-isolation -e '.[text,geo,graph,ann,metric,joint,kg,dev]'
+	@$(PINNED) --no-build-isolation -e '.[text,geo,graph,ann,metric,joint,kg,statistics,dev]'
 	@touch $@

@@ -79,6 +79,7 @@ def run_main_study(
     out="runs",  # folder for the rows and the figures
     chosen=CHOSEN,  # settings chosen by the search; defaults where it has none
     with_search: bool = False,  # choose settings on validation first, for all these datasets and heads
+    outcomes: bool | None = None,  # keep what became of each test pair beside the rows; None: as the scale does
     **how,  # of `run_grid`: jobs, retry, backend, address
 ) -> pd.DataFrame:  # the rows of these fits
     """Train and evaluate every head, and print one table for each dataset, the paper's figures beside ours.
@@ -87,7 +88,8 @@ def run_main_study(
     can be stopped at any moment and started again."""
     needed = None if with_search or str(chosen) == CHOSEN else chosen
     datasets, heads, seeds = _checked(datasets, heads, seeds, scale, out, needed, how.get("backend", "loky"))
-    out, store = Path(out), Store(Path(out) / f"{scale}.csv")
+    out, keep = Path(out), SCALES[scale].outcomes if outcomes is None else outcomes
+    store = Store(out / f"{scale}.csv", outcomes=keep)
     there = [dataset for dataset in datasets if _introduce(dataset, scale)]
     for dataset in there if with_search else ():
         print(f"choosing settings for {dataset} on validation, into {chosen}", flush=True)

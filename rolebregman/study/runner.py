@@ -30,6 +30,7 @@ from .control import control_metrics, control_scores, matched
 from ..evaluation import Scores, score_split, split_metrics
 from ..datasets.ontology import NAMESPACES
 from ..training import History, TrainConfig, fit
+from .outcomes import outcome_row
 from .store import KEY, Store
 from .workers import finished
 
@@ -42,6 +43,7 @@ class Scale:
     limit: int = 0  # at most this many training edges, and a fifth of it for validation; 0 takes all
     train: dict = field(default_factory=dict)  # settings of `TrainConfig` that every head shares: how long to train
     heads: tuple = tuple(HEADS)  # names from `HEADS`
+    outcomes: bool = False  # whether the main study keeps what became of each test pair
 
 
 # How much is run, by name
@@ -49,7 +51,7 @@ SCALES = dict(
     quick=Scale(("go/cellular_component",), 3,
                 heads=tuple(head for head in HEADS if head not in heads_of_group("peer"))),
     paper=Scale(("hyperlex/random", "hyperlex/lexical", "sick", "snli/dev-as-train", "wordnet",
-                 "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10)),
+                 "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10), outcomes=True),
     full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3))
 
 # %% ../../nbs/study/runner.ipynb #2ee986e7
@@ -216,6 +218,7 @@ def fit_and_evaluate(
     task: Task,  # what to fit
     ds: DirectedDataset = None,  # the dataset if it is open already, or the exception met on opening it
     control: Scores = None,  # of the control on this dataset, where they are there already
+    outcomes: bool = False,  # add what became of each pair, as the store keeps it, in `outcomes`
 ) -> dict:  # a row of the store; where the fit failed, without metrics and with the reason in `error`
     "Train and evaluate one head on one thread. The same task gives the same metrics in any process on such a machine."
     row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="")
@@ -235,6 +238,8 @@ def fit_and_evaluate(
         if control:
             found |= control_metrics(scores, control, matched(ds))
         row |= found | task.measure(head, ds)
+        if outcomes:
+            row["outcomes"] = outcome_row(scores, ds, task.split)
     except Exception as error:
         row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
     finally:
@@ -284,12 +289,12 @@ def _control(opening):  # scores of the control, once a run in each process; non
     return None if isinstance(ds, Exception) else trained_control(opening.task, ds)
 
 
-def _fit(task, run):
+def _fit(task, run, outcomes):
     "`fit_and_evaluate` with the dataset opened, and the control trained, by whoever does it"
     opening = _Opening(type(task).open, task.dataset, task.seed, task.scale, run, task)
     with _TURN:
         control = _control(opening) if task.split == "test" else None
-        return fit_and_evaluate(task, _opened(opening), control) | _made_by(run)
+        return fit_and_evaluate(task, _opened(opening), control, outcomes) | _made_by(run)
 
 # %% ../../nbs/study/runner.ipynb #e2b1e932
 def run_grid(
@@ -306,7 +311,8 @@ def run_grid(
     Raises what `finished` raises; a fit that fails, or whose worker dies, is a row with the reason."""
     done = store.keys(failed=not retry)
     todo = list({task.key: task for task in tasks if task.key not in done}.values())
-    results = finished(partial(_fit, run=uuid4().hex), todo, jobs, backend, address) if todo else ()
+    work = partial(_fit, run=uuid4().hex, outcomes=store.outcomes)
+    results = finished(work, todo, jobs, backend, address) if todo else ()
     with tqdm(total=len(todo), desc="fits", unit="fit", disable=not (progress and todo), smoothing=0.05) as bar:
         for task, row in results:
             store.append(fit_and_evaluate(task, row) | provenance() if isinstance(row, Exception) else row)

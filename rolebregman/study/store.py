@@ -11,12 +11,14 @@ import os
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from filelock import FileLock
 
 from ..common import write_whole
 from ..evaluation import METRICS
 from .control import CONTROL_METRICS
+from .outcomes import OUTCOMES, outcome_metrics, unpack
 
 # %% ../../nbs/study/store.ipynb #1fa9df2f
 # Columns of the store
@@ -24,7 +26,7 @@ COLUMNS = ["dataset", "head", "seed", "scale", *METRICS, *CONTROL_METRICS, "seco
            "config", "commit", "versions", "error"]
 KEY = ["dataset", "head", "seed", "scale", "config"]  # what a fit is recognised by
 SEARCH = [*COLUMNS, "settings"]  # columns of a store where settings differ
-_TEXT = {"dataset", "head", "scale", "config", "commit", "versions", "error", "settings"}
+_TEXT = {"dataset", "head", "scale", "config", "commit", "versions", "error", "settings", "pairs", *OUTCOMES}
 
 # %% ../../nbs/study/store.ipynb #30f654ec
 def _values(line, header):
@@ -88,8 +90,8 @@ class _File:
         return set(rows[KEY].itertuples(index=False, name=None))
 
 # %% ../../nbs/study/store.ipynb #e4a3afe7
-class Store(_File):
-    "Rows of finished fits in a CSV, one appended at a time."
+class _Table(_File):
+    "A CSV to which rows are appended, one at a time"
     def append(
         self,
         row: dict,  # values by column; a missing one is left empty, one that is no column is left out
@@ -117,3 +119,62 @@ class Store(_File):
         writer.writeheader()
         writer.writerows(lines)
         write_whole(self.path, more.getvalue())
+
+# %% ../../nbs/study/store.ipynb #56a5af30
+class Store(_Table):
+    "Rows of finished fits in a CSV; where asked for, what became of each test pair in a second one beside it."
+    def __init__(
+        self,
+        path,  # the file; it and its folder are made with the first row
+        columns: list = COLUMNS,  # of the file
+        outcomes: bool = False,  # keep the outcomes of each test pair, beside it in `NAME_pairs.csv`
+    ):
+        super().__init__(path, columns)
+        self.outcomes = outcomes
+        self._beside = _Table(self.path.with_stem(f"{self.path.stem}_pairs"), [*KEY, "pairs", "candidates", *OUTCOMES])
+
+    def append(
+        self,
+        row: dict,  # values by column, and those of `outcome_row` in `outcomes`; what is no column is left out
+    ):
+        "Write one row in one piece, after removing what an interrupted write may have left behind; outcomes first."
+        if self.outcomes and row.get("outcomes"):
+            self._beside.append(row | row["outcomes"])
+        super().append(row)
+
+    def pairs(self) -> pd.DataFrame:  # a line for each fit: `KEY`, `pairs`, `candidates`, and arrays (m,) of `OUTCOMES`
+        """The outcomes of all fits that have a row with the same metrics; empty where none were kept.
+
+        Raises what `rows` raises, and a ValueError for a damaged list."""
+        rows = {_key(row): row for row in self.rows().to_dict("records")}
+        lines = []
+        for line in self._beside.rows().to_dict("records"):
+            if _key(line) not in rows: continue
+            try:
+                lists = {name: unpack(line[name]) for name in OUTCOMES if line[name]}
+            except ValueError as error:
+                raise ValueError(f"{self._beside.path}, {' '.join(map(str, _key(line)))}: {error}; the line "
+                                 "is damaged. Remove it and run again") from None
+            if _agree(rows[_key(line)], lists, line["candidates"]):
+                lines.append(line | dict(candidates=int(line["candidates"])) | lists)
+        return pd.DataFrame(lines, columns=self._beside.columns)
+
+    def keys(
+        self,
+        failed: bool = True,  # count fits that failed as well
+    ) -> set:  # keys as in `Task.key`
+        "Which fits are there: where outcomes are kept, with them."
+        found = super().keys(failed)
+        if not self.outcomes: return found
+        return found & (set(self.pairs()[KEY].itertuples(index=False, name=None)) | found - super().keys(failed=False))
+
+
+def _key(row):
+    return tuple(row[name] for name in KEY)
+
+
+def _agree(row, lists, candidates):
+    "Whether a row is that of these outcomes"
+    if row["error"]: return False
+    return all(np.isclose(value, row[name], rtol=0, atol=1e-9, equal_nan=True)
+               for name, value in outcome_metrics(lists, candidates).items() if name in row)
