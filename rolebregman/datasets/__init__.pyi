@@ -1,5 +1,6 @@
 from . import catalogue as catalogue
 from . import citations as citations
+from . import coded as coded
 from . import columns as columns
 from . import directed as directed
 from . import encoders as encoders
@@ -28,6 +29,10 @@ from .citations import bag_of_words as bag_of_words
 from .citations import load_citation as load_citation
 from .citations import read_citation_npz as read_citation_npz
 from .citations import read_linqs as read_linqs
+from .coded import code_ids as code_ids
+from .coded import places_of as places_of
+from .coded import read_coded as read_coded
+from .coded import repeats as repeats
 from .columns import LABEL_COLUMNS as LABEL_COLUMNS
 from .columns import LABEL_WORDS as LABEL_WORDS
 from .columns import NOT_HOLDING as NOT_HOLDING
@@ -92,11 +97,13 @@ from .readers import as_table as as_table
 from .readers import columns_named as columns_named
 from .readers import faults_named as faults_named
 from .readers import find_column as find_column
+from .readers import header_of as header_of
 from .readers import kind_of as kind_of
 from .readers import other_separator as other_separator
 from .readers import read_table as read_table
 from .readers import read_texts as read_texts
 from .readers import table_blocks as table_blocks
+from .readers import text_format as text_format
 from .registry import LOADERS as LOADERS
 from .registry import SUPERSEDED as SUPERSEDED
 from .registry import describe as describe
