@@ -4,6 +4,7 @@ from . import coded as coded
 from . import columns as columns
 from . import directed as directed
 from . import encoders as encoders
+from . import formats as formats
 from . import glove as glove
 from . import hyperlex as hyperlex
 from . import obo as obo
@@ -17,6 +18,7 @@ from . import sources as sources
 from . import toy as toy
 from . import vector_tables as vector_tables
 from . import vectors as vectors
+from . import whole_tables as whole_tables
 from . import word_vectors as word_vectors
 from . import wordnet as wordnet
 from .catalogue import Place as Place
@@ -58,6 +60,13 @@ from .directed import split_nodes as split_nodes
 from .encoders import VectorCache as VectorCache
 from .encoders import check_vectors as check_vectors
 from .encoders import encode_texts as encode_texts
+from .formats import FORMATS as FORMATS
+from .formats import Format as Format
+from .formats import OTHERS as OTHERS
+from .formats import PACKED as PACKED
+from .formats import format_table as format_table
+from .formats import kinds_of as kinds_of
+from .formats import refusal as refusal
 from .glove import load_glove as load_glove
 from .glove import vectors_for as vectors_for
 from .hyperlex import HYPERLEX_TYPES as HYPERLEX_TYPES
@@ -89,9 +98,9 @@ from .pairs import list_ids as list_ids
 from .pairs import pair_blocks as pair_blocks
 from .pairs import relative_to as relative_to
 from .pairs import require_items as require_items
-from .readers import PACKED as PACKED
 from .readers import TABLES as TABLES
 from .readers import TEXT_TABLES as TEXT_TABLES
+from .readers import WORDS as WORDS
 from .readers import as_ids as as_ids
 from .readers import as_table as as_table
 from .readers import columns_named as columns_named
@@ -99,6 +108,7 @@ from .readers import faults_named as faults_named
 from .readers import find_column as find_column
 from .readers import header_of as header_of
 from .readers import kind_of as kind_of
+from .readers import open_zstd as open_zstd
 from .readers import other_separator as other_separator
 from .readers import read_table as read_table
 from .readers import read_texts as read_texts
@@ -137,6 +147,8 @@ from .vectors import VECTOR_FILES as VECTOR_FILES
 from .vectors import WORD_FILES as WORD_FILES
 from .vectors import read_ids as read_ids
 from .vectors import read_vectors as read_vectors
+from .whole_tables import WHOLE as WHOLE
+from .whole_tables import edges_of as edges_of
 from .word_vectors import NumberBlocks as NumberBlocks
 from .word_vectors import WordVectors as WordVectors
 from .word_vectors import look_up as look_up

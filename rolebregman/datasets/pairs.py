@@ -95,6 +95,7 @@ class _Given:
     texts: object = None  # id -> text: a mapping, a table or its file, for `read_texts`; else an id is its own text
     id_column: str | None = None  # of a table of vectors, or of a file of ids
     encoder: str | Callable = "all-minilm-l6-v2"  # for `encode_texts`, where there are no vectors
+    member: str | None = None  # of a file of `vectors` that holds several
 
     @contextmanager
     def named(self):
@@ -118,7 +119,7 @@ class _Given:
         if self.vectors is None: return None, _nodes_of_texts(texts, wanted), "text in texts="
         with self.named():
             id_column = None if _is_file(self.ids) else self.id_column
-            features, ids = read_vectors(self.vectors, wanted, id_column, report)
+            features, ids = read_vectors(self.vectors, wanted, id_column, report, self.member)
             if self.ids is not None:
                 ids = read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids
             nodes = _nodes_of_vectors(features, range(len(features)) if ids is None else ids)
@@ -363,6 +364,7 @@ def from_pairs(
     split_column: str | None = None,  # column that says train, valid or test of each pair, in place of a random split
     sep: str | None = None,  # between the fields of a text file of pairs; by default by its name
     encoding: str | None = None,  # of a text file of pairs; UTF-8 by default
+    member: str | None = None,  # of an .npz, .safetensors or .zip of `embeddings` that holds several
 ) -> DirectedDataset:  # nodes: id, and text where there is one
     """A dataset from the user's own pairs: `from_pairs("pairs.csv", embeddings="vectors.npy", ids=ids)`.
 
@@ -371,7 +373,8 @@ def from_pairs(
     some do not hold, and with `min_label` all strengths, are kept in `graded`. Raises `ValueError` that names the file,
     row or argument, what was found, and what to do."""
     _check_arguments(missing, split, fractions, split_column)
-    items, where = Items(embeddings, ids, texts, id_column, encoder), str(pairs) if _is_file(pairs) else "pairs"
+    items = Items(embeddings, ids, texts, id_column, encoder, member)
+    where = str(pairs) if _is_file(pairs) else "pairs"
     rows, read, dropped = read_rows(pairs, source, target, label, min_label, relation, relation_column, split_column,
                                     sep, encoding)
     held, dropped = unique_pairs(rows, dropped, where)
