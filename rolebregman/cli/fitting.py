@@ -14,7 +14,7 @@ import typer
 
 from .. import __version__
 from .command import (
-    Device, Encoder, Encoding, Folder, Head, IdColumn, Ids, Json, KeepVectors, Label, MinLabel, Missing, Pairs,
+    Device, Encoder, Encoding, Folder, Head, IdColumn, Ids, Json, KeepVectors, Label, Member, MinLabel, Missing, Pairs,
     Relation, RelationColumn, Separator, Setting, SourceColumn, TargetColumn, Texts, Vectors, app, as_json,
     command, input_file, options_of, pairs_file, progress, say, watched)
 from .folder import (
@@ -58,7 +58,7 @@ def _dataset(pairs, items, how):
     from rolebregman.datasets.pairs import from_pairs
     with input_file(pairs) as path:
         return from_pairs(path, items.vectors, ids=items.ids, id_column=items.id_column, texts=items.texts,
-                          encoder=items.encoder, quiet=not watched(), **how)
+                          encoder=items.encoder, member=items.member, quiet=not watched(), **how)
 
 
 def _left_out(report):
@@ -76,7 +76,6 @@ def _report(head, model, config, ds, history, device):
         pairs={part: len(edges) for part, edges in ds.edges.items()}, items=ds.num_nodes,
         epochs=len(history), best_epoch=history.best_epoch, seconds=history.seconds, metrics=metrics,
         made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device))
-
 
 # %% ../../nbs/cli/fitting.ipynb #c5df24cd
 def _metrics_text(metrics):
@@ -136,6 +135,7 @@ def fit(
     ids: Ids = None,
     texts: Texts = None,
     id_column: IdColumn = None,
+    member: Member = None,
     encoder: Encoder = "all-minilm-l6-v2",
     out: Folder = Path("head"),
     head: Annotated[str, typer.Option(help="Kind of head; any other word lists them.")] = "directed_bregman",
@@ -172,7 +172,7 @@ def fit(
     config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed),
                                 setting or [])
     require_writable(out)
-    items = items_of(None, vectors, ids, texts, id_column, encoder)
+    items = items_of(None, vectors, ids, texts, id_column, encoder, member)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
     how |= options_said(relation=relation, relation_column=relation_column, split_column=split_column, sep=sep,
@@ -322,6 +322,7 @@ def evaluate(
     ids: Ids = None,
     texts: Texts = None,
     id_column: IdColumn = None,
+    member: Member = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
     label: Label = None,
@@ -344,7 +345,7 @@ def evaluate(
     _check_asked(pairs, part, candidates, how | more, drop_seen)
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.distance_head import load_head
-    items, named = items_of(head, vectors, ids, texts, id_column), bool(vectors or texts)
+    items, named = items_of(head, vectors, ids, texts, id_column, member=member), bool(vectors or texts)
     model, seen = load_head(head).to(device), None
     if pairs:
         ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)

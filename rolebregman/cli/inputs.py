@@ -44,6 +44,7 @@ def items_of(
     texts: Path | None = None,  # texts to encode
     id_column: str | None = None,  # column of the ids
     encoder: str | None = None,  # of the texts, where a head does not say
+    member: str | None = None,  # of a file of vectors that holds several
 ):  # the `rolebregman.datasets.pairs.Items`
     "Where vectors come from: as said now, else as said to `fit`. Raises `typer.BadParameter` where neither was said."
     from dataclasses import replace
@@ -51,10 +52,11 @@ def items_of(
     from rolebregman.datasets.pairs import Items
     if (ids or id_column) and not vectors:
         raise typer.BadParameter(f"--{'ids' if ids else 'id-column'} tells the ids of --vectors; name that file too")
+    if member and not vectors: raise typer.BadParameter("--member tells a part of --vectors; name that file too")
     record = _record(head) if head else None
     before = Items.recorded(record["items"], head.resolve()) if record else None
     if vectors or texts or not head:
-        return Items(vectors, ids, texts, id_column, before.encoder if before else encoder or Items.encoder)
+        return Items(vectors, ids, texts, id_column, before.encoder if before else encoder or Items.encoder, member)
     if before is None: raise typer.BadParameter(f"{head} has no report.json of fit; say where vectors are: --vectors")
     files = {name: path for name in ("vectors", "ids", "texts") if (path := getattr(before, name))}
     for name, path in files.items():
@@ -96,8 +98,8 @@ def coordinate_names(
     import numpy as np
     import pandas as pd
 
-    from rolebregman.datasets.readers import TEXT_TABLES, kind_of, table_blocks
-    if path is None or kind_of(path) not in (*TEXT_TABLES, "parquet"): return None
+    from rolebregman.datasets.readers import TABLES, kind_of, table_blocks
+    if path is None or kind_of(path) not in TABLES: return None
     some = np.asarray(features[:8], dtype=np.float32)
     try:
         if kind_of(path) == "parquet":

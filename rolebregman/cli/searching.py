@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 import typer
 
 from .command import (
-    Device, Encoding, Head, IdColumn, Ids, Json, Missing, Out, Pairs, Picture, Separator, SourceColumn, TargetColumn,
+    Device, Encoding, Head, IdColumn, Ids, Json, Member, Missing, Out, Pairs, Picture, Separator, SourceColumn,
+    TargetColumn,
     Texts, Vectors, app, as_json, command, input_file, say, watched, write_output)
 from .folder import read_kept
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
@@ -73,6 +74,7 @@ def score(
     ids: Ids = None,
     texts: Texts = None,
     id_column: IdColumn = None,
+    member: Member = None,
     source: SourceColumn = None,
     target: TargetColumn = None,
     sep: Separator = None,
@@ -86,7 +88,7 @@ def score(
     The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written."""
     from rolebregman.datasets.pairs import pair_blocks, require_items
     from rolebregman.heads.distance_head import load_head
-    items, counts = items_of(head, vectors, ids, texts, id_column), {}
+    items, counts = items_of(head, vectors, ids, texts, id_column, member=member), {}
     with input_file(pairs) as path:
         text = options_said(sep=sep, encoding=encoding)
         ends = ends_of(head, path, source, target, **text)
@@ -144,6 +146,7 @@ def search(
     ids: Ids = None,
     texts: Texts = None,
     id_column: IdColumn = None,
+    member: Member = None,
     device: Device = "cpu",
     as_json_: Json = False,
 ):
@@ -158,7 +161,7 @@ def search(
     from rolebregman.retrieval.index import SourceIndex, TargetIndex
     if items == ["-"]:
         items = [line.strip() for line in sys.stdin if line.strip()]
-    where = items_of(head, vectors, ids, texts, id_column)
+    where = items_of(head, vectors, ids, texts, id_column, member=member)
     model, wanted = load_head(head).to(device), _all_items(where, head, items)
     features, index, _ = vectors_of(head, where, wanted, model.dim, bool(vectors or texts))
     rows = _rows(index, items)
@@ -196,13 +199,14 @@ def explain(
     ids: Ids = None,
     texts: Texts = None,
     id_column: IdColumn = None,
+    member: Member = None,
     as_json_: Json = False,
 ):
     "Say what makes a pair near or far, and draw it."
     from rolebregman.heads.distance_head import load_head
     from rolebregman.heads.role_head import BregmanHead
     from rolebregman.interpretability.explanation import explain as account
-    model, where = load_head(head), items_of(head, vectors, ids, texts, id_column)
+    model, where = load_head(head), items_of(head, vectors, ids, texts, id_column, member=member)
     write = say if str(picture) == "-" else typer.echo  # the picture has standard output for itself
     if not isinstance(model, BregmanHead):
         raise ValueError(f"{head} holds a {type(model).__name__}, which has no potential to look into; score knows it")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .coded import code_ids, read_coded, repeats
 from .readers import as_ids, as_table, columns_named, find_column, other_separator
 
 # %% ../../nbs/datasets/columns.ipynb #20156ae2
@@ -66,12 +67,24 @@ def pairs_of_table(
     "The pairs of a table, ids as text. Raises `ValueError` that names the row of an empty id."
     found = pd.DataFrame({end: as_ids(table[column].reset_index(drop=True), f"{where}, column {column!r}")
                           for end, column in (("source", source), ("target", target))})
+    return _numbered(found, source, target, where, start)
+
+
+def _numbered(found, source, target, where, start=0):
+    "Pairs with the numbers of their rows; an empty id is named"
     found["row"] = np.arange(start, start + len(found))
     for which, column in (("source", source), ("target", target)):
         if (empty := found[which] == "").any():
             raise ValueError(f"{where}, row {found.row[empty].iloc[0]} (the first is 0): column {column!r} is empty, "
                              f"{empty.sum():,} such; fill it in or drop the row")
     return found
+
+
+def _coded_pairs(table, source, target, where):
+    "The pairs of a table, with ids as codes of the same list; an empty id is named"
+    ends = code_ids(table[source], table[target], what=[f"{where}, column {column!r}" for column in (source, target)])
+    found = pd.DataFrame(dict(zip(("source", "target"), ends, strict=True)), copy=False)
+    return _numbered(found, source, target, where)
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a08
 LABEL_COLUMNS = ("label", "gold_label")  # names of the column of labels that is guessed
@@ -119,7 +132,7 @@ def _holds(values, table, label, min_label, where):
 
 def _check_consistent(found, given, where, what):
     "Rows of one pair that say two things are named"
-    both = given.groupby([found["source"], found["target"]]).transform("nunique") > 1
+    both = given.groupby([found["source"], found["target"]], observed=True).transform("nunique") > 1
     if both.any():
         same = found[(found[["source", "target"]] == found.loc[both.idxmax(), ["source", "target"]]).all(axis=1)]
         first = given[same.index].iloc[0]
@@ -230,16 +243,20 @@ def read_rows(
     split_column: str | None = None,  # column of the parts: train, valid and test
     sep: str | None = None,  # between the fields of a text file
     encoding: str | None = None,  # of a text file
-) -> tuple[pd.DataFrame, dict, dict[str, int]]:  # rows, what was read, what was dropped
+) -> tuple[pd.DataFrame, dict, dict[str, int]]:  # rows, ids as codes (see `code_ids`), what was read, and dropped
     """Every row of a table of pairs: source, target, row, and where the table says so score, holds and part.
 
     Raises `ValueError` that names the row of an empty field, an unreadable label, or a pair of which two rows say
     different things, and the columns of which two could be meant."""
     where, dropped = str(pairs) if isinstance(pairs, str | Path) else "pairs", {}
-    table = as_table(pairs, sep, encoding).reset_index(drop=True)
+    table = None
+    if isinstance(pairs, str | Path):
+        table = read_coded(pairs, lambda columns: pick_columns(columns, source, target, where), sep, encoding)
+    if table is None:
+        table = as_table(pairs, sep, encoding).reset_index(drop=True)
     if not len(table): raise ValueError(f"{where} has 0 rows")
     source, target = pick_columns(table, source, target, where)
-    found = pairs_of_table(table, source, target, where)
+    found = _coded_pairs(table, source, target, where)
     read = {"rows": len(table), "source column": source, "target column": target}
     split_column = find_column(table, ("the split",), where, split_column, "split_column") if split_column else None
     among = table.drop(columns=[source, target]) if label is None else table
@@ -261,15 +278,16 @@ def unique_pairs(
     rows: pd.DataFrame,  # from `read_rows`
     dropped: dict[str, int],  # what was dropped before
     where: str | Path,  # what an error names: the file
-) -> tuple[pd.DataFrame, dict[str, int]]:  # source, target, row and perhaps part; what was dropped, by kind
+) -> tuple[pd.DataFrame, dict[str, int]]:  # source, target (codes), row and perhaps part; what was dropped, by kind
     "The set of the pairs that hold. Raises `ValueError` where none is left."
     found = rows[["source", "target", "row", *rows.columns.intersection(["part"])]]
     if "holds" in rows:
         found, dropped = found[rows["holds"]], dropped | {NOT_HOLDING: int((~rows["holds"]).sum())}
-    loops = found.source == found.target
-    twice = found[~loops].duplicated(["source", "target"])
-    dropped = dropped | {"self-pair": int(loops.sum()), "repeated pair": int(twice.sum())}
-    found, dropped = found[~loops][~twice].reset_index(drop=True), {k: v for k, v in dropped.items() if v}
+    for why, which in (("self-pair", lambda some: (some["source"] == some["target"]).to_numpy()),
+                       ("repeated pair", repeats)):
+        if count := int((out := which(found)).sum()):
+            found, dropped = found[~out], dropped | {why: count}
+    found, dropped = found.reset_index(drop=True), {k: v for k, v in dropped.items() if v}
     if not len(found): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
     return found, dropped
 
@@ -288,15 +306,16 @@ def read_pairs(
     not in another."""
     rows, read, dropped = read_rows(pairs, source, target, label, min_label, **options)
     found, dropped = unique_pairs(rows, dropped, str(pairs) if isinstance(pairs, str | Path) else "pairs")
-    return found, read, dropped
+    return found.astype(dict(source="str", target="str")), read, dropped
 
 # %% ../../nbs/datasets/columns.ipynb #87247834
 def scored_pairs(
     rows: pd.DataFrame,  # from `read_rows`, with score
-) -> pd.DataFrame:  # source, target, score, row and perhaps part
+) -> pd.DataFrame:  # source, target (codes), score, row and perhaps part
     "The score of every pair, whether it holds or not. Self-pairs are left out; of a repeated pair the first is taken."
     found = rows[["source", "target", "score", "row", *rows.columns.intersection(["part"])]]
-    return found[found["source"] != found["target"]].drop_duplicates(["source", "target"], ignore_index=True)
+    found = found[found["source"] != found["target"]]
+    return found[~repeats(found)].reset_index(drop=True)
 
 
 def read_scores(
@@ -307,4 +326,5 @@ def read_scores(
     **options,  # as in `read_pairs`
 ) -> pd.DataFrame:  # source, target, score, row
     "The scores of pairs of a table. Raises what `read_pairs` raises."
-    return scored_pairs(read_rows(pairs, source, target, label, -np.inf, **options)[0])
+    found = scored_pairs(read_rows(pairs, source, target, label, -np.inf, **options)[0])
+    return found.astype(dict(source="str", target="str"))

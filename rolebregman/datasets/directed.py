@@ -95,9 +95,8 @@ def _check_edges(what, edges, nodes):
     if edges.size and not np.issubdtype(edges.dtype, np.integer):
         raise TypeError(f"{what}: dtype {edges.dtype}, expected integers (rows of features)")
     edges = edges.astype(np.int64, copy=False)
-    bad = ((edges < 0) | (edges >= len(nodes))).any(1)
-    if bad.any():
-        i = int(bad.argmax())
+    if edges.size and (edges.min() < 0 or edges.max() >= len(nodes)):
+        i = int(((edges < 0) | (edges >= len(nodes))).any(1).argmax())
         raise ValueError(f"{what}[{i}] = {tuple(edges[i].tolist())}: there are only rows 0 to {len(nodes) - 1}")
     loops = edges[:, 0] == edges[:, 1]
     if loops.any():
@@ -130,14 +129,22 @@ def _check_graded(graded, nodes):
     return graded.reset_index(drop=True)
 
 
+def _ends(codes, n):
+    "The edges (m, 2) of codes"
+    edges = np.empty((len(codes), 2), np.int64)
+    np.divmod(codes, n, out=(edges[:, 0], edges[:, 1]))
+    return edges
+
+
 def _check_disjoint(ds):
-    "An edge that stands in two splits, or twice in one, is named"
+    "The sorted codes of all edges; one that stands in two splits, or twice in one, is named"
     if not len(ds.edges["train"]):
         raise ValueError("edges['train'] is empty: there is nothing to learn from")
-    codes, counts = np.unique(ds.codes(np.concatenate(list(ds.edges.values()))), return_counts=True)
-    if (counts > 1).any():
-        s, t = divmod(int(codes[counts > 1][0]), ds.num_nodes)
+    codes = np.sort(np.concatenate([ds.codes(edges) for edges in ds.edges.values()]))
+    if (twice := codes[1:] == codes[:-1]).any():
+        s, t = divmod(int(codes[1:][twice][0]), ds.num_nodes)
         raise ValueError(f"edges: {ds.id(s)} -> {ds.id(t)} stands more than once; an edge belongs to one split, once")
+    return codes
 
 # %% ../../nbs/datasets/directed.ipynb #3f4ad12a
 PARTS = ("train", "valid", "test")  # of a split
@@ -165,7 +172,9 @@ class _Relation:
         self.known = _check_edges("known", np.empty((0, 2), int) if self.known is None else self.known, self.nodes)
         self.pool = np.arange(self.num_nodes) if self.pool is None else _check_pool(self.pool, self.num_nodes)
         self.graded = None if self.graded is None else _check_graded(self.graded, self.nodes)
-        _check_disjoint(self)
+        codes = _check_disjoint(self)
+        if not len(self.known):
+            self.__dict__["positives"] = _ends(codes, self.num_nodes)  # of `_Positives`, who would sort them again
 
     def id(self, row: int):  # row of features
         "The id of a node."
@@ -201,8 +210,8 @@ class _Positives(_Relation):
     @cached_property
     def positives(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
         "Every annotated positive, of any split or of none: what a negative must not be."
-        codes = sorted_unique(self.codes(np.concatenate([*self.edges.values(), self.known])))
-        return np.stack(np.divmod(codes, self.num_nodes), 1)
+        return _ends(sorted_unique(np.concatenate([self.codes(some) for some in (*self.edges.values(), self.known)])),
+                     self.num_nodes)
 
     def one_way(
         self,
@@ -302,8 +311,17 @@ def _in_order(edges, order, fractions):
     if not (np.shape(fractions) == (3,) and min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-9 and fractions[0]):
         raise ValueError(f"fractions = {fractions}, expected three shares that sum to 1, that of train above 0")
     edges = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    keys = edges if order is None else np.asarray(order)[edges]
-    return edges[np.lexsort((keys[:, 1], keys[:, 0]))]
+    if not len(edges): return edges
+    order = np.arange(edges.max() + 1) if order is None else np.asarray(order)
+    back = np.argsort(order, kind="stable")
+    if (np.diff(order[back]) == 0).any():  # nodes of one rank stay as they come
+        keys = order[edges]
+        return edges[np.lexsort((keys[:, 1], keys[:, 0]))]
+    place = np.empty_like(back)
+    place[back] = np.arange(len(back))
+    codes = place[edges[:, 0]] * len(back) + place[edges[:, 1]]
+    codes.sort()  # far faster than by two keys
+    return back[_ends(codes, len(back))]
 
 # %% ../../nbs/datasets/directed.ipynb #6750f3f7
 def split_edges(
@@ -322,8 +340,10 @@ def split_edges(
             raise ValueError(f"{len(edges)} edges are too few to split {fractions}: the {part} part would have {size}. "
                              "Give more pairs or other fractions")
     cut = len(edges) - sum(sizes), len(edges) - sizes[1]
-    parts = np.split(np.random.default_rng(seed).permutation(len(edges)), cut)
-    return {k: edges[np.sort(part)] for k, part in zip(PARTS, parts, strict=True)}
+    part = np.zeros(len(edges), np.int8)
+    for k, some in enumerate(np.split(np.random.default_rng(seed).permutation(len(edges)), cut)):
+        part[some] = k
+    return {name: edges.take(np.flatnonzero(part == k), 0) for k, name in enumerate(PARTS)}
 
 # %% ../../nbs/datasets/directed.ipynb #82c3e959
 def split_nodes(

@@ -17,6 +17,7 @@ import pandas as pd
 
 from .directed import PARTS, DirectedDataset, Report, feature_blocks, split_by
 from .encoders import encode_texts
+from .coded import places_of
 from .columns import (
     NOT_HOLDING, pairs_of_table, pick_columns, read_rows, scored_pairs, unique_pairs)
 from .readers import as_ids, as_table, find_column, kind_of, read_texts, table_blocks
@@ -94,6 +95,7 @@ class _Given:
     texts: object = None  # id -> text: a mapping, a table or its file, for `read_texts`; else an id is its own text
     id_column: str | None = None  # of a table of vectors, or of a file of ids
     encoder: str | Callable = "all-minilm-l6-v2"  # for `encode_texts`, where there are no vectors
+    member: str | None = None  # of a file of `vectors` that holds several
 
     @contextmanager
     def named(self):
@@ -117,7 +119,7 @@ class _Given:
         if self.vectors is None: return None, _nodes_of_texts(texts, wanted), "text in texts="
         with self.named():
             id_column = None if _is_file(self.ids) else self.id_column
-            features, ids = read_vectors(self.vectors, wanted, id_column, report)
+            features, ids = read_vectors(self.vectors, wanted, id_column, report, self.member)
             if self.ids is not None:
                 ids = read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids
             nodes = _nodes_of_vectors(features, range(len(features)) if ids is None else ids)
@@ -214,19 +216,22 @@ def require_items(
     where: str | Path,  # what an error names: the file
 ):
     "Raises a `ValueError` that names the first row with an id that is not there."
-    lost = ~pairs[["source", "target"]].astype(object).isin(set(ids))  # as text of pyarrow this is far slower
-    if lost.any(axis=None):
-        row, side = np.argwhere(lost.to_numpy())[0]
+    index = pd.Index(pd.unique(pd.Series(ids, dtype=object)), dtype=object)
+    lost = np.stack([places_of(pairs[end], index) < 0 for end in ("source", "target")], 1)
+    if lost.any():
+        row, side = np.argwhere(lost)[0]
         column = ("source", "target")[side]
-        count = pd.unique(pairs[["source", "target"]].to_numpy()[lost.to_numpy()]).size
+        count = pd.unique(np.concatenate([pairs[end][out].astype(object) for end, out in
+                                          zip(("source", "target"), lost.T, strict=True)])).size
         raise ValueError(f"{where}, row {pairs['row'][row]} (the first is 0): {column} {pairs[column][row]!r} has no "
                          f"{lacking}. {count:,} such ids: add what is missing, or drop their pairs with missing='drop'")
 
 
 def _covered(held, scored, nodes, lacking, dropped, where):
     "The pairs, and the scored ones if any, whose ids are both among the nodes; how many are not goes into `dropped`"
-    inside = [pairs[["source", "target"]].astype(object).isin(set(nodes["id"])).all(axis=1) for pairs in (held, scored)
-              if pairs is not None]
+    index = pd.Index(nodes["id"], dtype=object)
+    inside = [(places_of(pairs["source"], index) >= 0) & (places_of(pairs["target"], index) >= 0)
+              for pairs in (held, scored) if pairs is not None]
     if lost := int((~inside[0]).sum()):
         dropped[f"pair of an id without a {lacking.split(';')[0]}"] = lost
     if not inside[0].any(): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
@@ -253,10 +258,18 @@ def _own_parts(pairs, rows, rank):
     return {name: rows[order][part == name] for name in PARTS}, np.empty((0, 2), np.int64)
 
 
+def _rows_of(pairs, index):
+    "The rows of source and target of each pair among the ids of an index, (m, 2)"
+    rows = np.empty((len(pairs), 2), np.int64)
+    for side, end in enumerate(("source", "target")):
+        rows[:, side] = places_of(pairs[end], index)
+    return rows
+
+
 def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, split, pool):
     "The nodes and pairs as a dataset, with what is odd about them in its report"
-    row = pd.Series(np.arange(len(nodes)), nodes["id"])
-    rows = np.stack([row[pairs["source"]], row[pairs["target"]]], 1)
+    row = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object))
+    rows = _rows_of(pairs, row.index)
     rank = np.argsort(np.argsort(nodes["id"].to_numpy(), kind="stable"), kind="stable")
     own = "part" in pairs
     parts, rest = _own_parts(pairs, rows, rank) if own else split_by(split, rows, seed, fractions, rank)
@@ -271,7 +284,7 @@ def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, s
 # %% ../../nbs/datasets/pairs.ipynb #d7121835
 def _graded(scored, row, ds, seed, fractions):
     "The scored pairs as `ds.graded`: a pair that holds in its part of the split, any other in a part drawn by seed"
-    rows = np.stack([row[scored["source"]], row[scored["target"]]], 1)
+    rows = _rows_of(scored, row.index)
     part = pd.Series("", index=ds.codes(rows))
     for k, edges in ds.edges.items():
         part[ds.codes(edges)] = k
@@ -295,9 +308,11 @@ def _note_oddities(ds):
     for what, rows in {"zero vectors": zero, "vectors equal to an earlier one": twice}.items():
         if rows.any():
             ds.report[what] = f"{rows.sum():,}, the first in row {rows.argmax()} (id {ds.id(rows.argmax())})"
-    both = np.isin(ds.codes(ds.positives[:, ::-1]), ds.codes(ds.positives)).sum()
-    if both:
-        ds.report["kept"]["pairs in both directions"] = int(both)
+    up = ds.positives[:, 0] < ds.positives[:, 1]
+    codes = np.concatenate([ds.codes(ds.positives[up]), np.sort(ds.codes(ds.positives[~up][:, ::-1]))])
+    codes.sort(kind="stable")  # of two sorted parts a merge
+    if both := 2 * int((codes[1:] == codes[:-1]).sum()):
+        ds.report["kept"]["pairs in both directions"] = both
 
 # %% ../../nbs/datasets/pairs.ipynb #5d0c7e11
 def _check_arguments(missing, split, fractions, split_column):
@@ -305,6 +320,12 @@ def _check_arguments(missing, split, fractions, split_column):
     if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
     if split_column is not None and (split != "edge" or tuple(fractions) != (0.8, 0.1, 0.1)):
         raise ValueError(f"split_column = {split_column!r} says the parts: leave split= and fractions= out")
+
+
+def _ids_in_order(pairs):
+    "The ids of pairs of codes, each once, in the order in which they stand"
+    codes = np.stack([pairs[end].cat.codes for end in ("source", "target")], 1)
+    return pairs["source"].cat.categories[pd.unique(codes.ravel())].to_numpy(dtype=object)
 
 
 def _report(pairs, read, nodes, held, scored, dropped):
@@ -343,6 +364,7 @@ def from_pairs(
     split_column: str | None = None,  # column that says train, valid or test of each pair, in place of a random split
     sep: str | None = None,  # between the fields of a text file of pairs; by default by its name
     encoding: str | None = None,  # of a text file of pairs; UTF-8 by default
+    member: str | None = None,  # of an .npz, .safetensors or .zip of `embeddings` that holds several
 ) -> DirectedDataset:  # nodes: id, and text where there is one
     """A dataset from the user's own pairs: `from_pairs("pairs.csv", embeddings="vectors.npy", ids=ids)`.
 
@@ -351,13 +373,14 @@ def from_pairs(
     some do not hold, and with `min_label` all strengths, are kept in `graded`. Raises `ValueError` that names the file,
     row or argument, what was found, and what to do."""
     _check_arguments(missing, split, fractions, split_column)
-    items, where = Items(embeddings, ids, texts, id_column, encoder), str(pairs) if _is_file(pairs) else "pairs"
+    items = Items(embeddings, ids, texts, id_column, encoder, member)
+    where = str(pairs) if _is_file(pairs) else "pairs"
     rows, read, dropped = read_rows(pairs, source, target, label, min_label, relation, relation_column, split_column,
                                     sep, encoding)
     held, dropped = unique_pairs(rows, dropped, where)
     scored = scored_pairs(rows) if NOT_HOLDING in dropped or min_label is not None else None
     asked = held if min_label is None else scored  # what does not hold and has no vector, is left out
-    features, nodes, lacking = items.nodes(pd.unique(asked[["source", "target"]].to_numpy().ravel()), of_vectors := {})
+    features, nodes, lacking = items.nodes(_ids_in_order(asked), of_vectors := {})
     if missing == "raise":
         require_items(asked, nodes["id"], lacking, where)
     if missing == "drop" or scored is not None:

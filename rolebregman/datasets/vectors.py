@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .readers import TEXT_TABLES, faults_named, kind_of, read_table
+from .formats import kinds_of, refusal
+from .readers import TABLES, TEXT_TABLES, WORDS, faults_named, kind_of, read_table
 from .vector_tables import as_floats, ids_of, vectors_of_frame, vectors_of_text
 from .word_vectors import (
     WordVectors, look_up, mean_vectors, read_lines, read_word_vectors, spellings)
@@ -36,7 +37,7 @@ def _one_matrix(path, shapes, member):
         raise ValueError(f"{path} has no member {member!r}; it holds {dict(list(shapes.items())[:9])}")
     names = [k for k, shape in shapes.items() if len(shape) == 2] if member is None else [member]
     if len(names) != 1 or len(shapes[names[0]]) != 2:
-        hint = "; name one with read_vectors(path, member=...), or pass it as an array" if len(names) > 1 else ""
+        hint = "; name one with member=, or pass it as an array" if len(names) > 1 else ""
         raise ValueError(f"{path} holds arrays of shapes {dict(list(shapes.items())[:9])}, expected exactly one (n, d) "
                          f"matrix{hint}")
     return names[0]
@@ -99,8 +100,8 @@ def _words_of_gensim(known, wanted):
     return WordVectors(list(kept), vectors, type(known).__name__)
 
 # %% ../../nbs/datasets/vectors.ipynb #1c5dd9e0
-WORD_FILES = ("txt", "vec", "bin", "zip")  # kinds of files that hold vectors of words: only the wanted are read
-VECTOR_FILES = ("npy", "npz", "safetensors", *TEXT_TABLES, "parquet", *WORD_FILES)  # that may hold vectors
+WORD_FILES = (*WORDS, "zip")  # kinds of files that hold vectors of words: only the wanted are read
+VECTOR_FILES = kinds_of("vectors")  # that may hold vectors
 
 
 def _vectors_of_array(array, where, report):
@@ -110,7 +111,6 @@ def _vectors_of_array(array, where, report):
         raise TypeError(f"embeddings holds the tables {list(array)}; pass one of them" if of_tables else
                         "embeddings is a mapping; pass its values as an array, and its keys as ids=")
     if callable(array): raise TypeError("embeddings is a function; pass it as encoder=")
-    if hasattr(array, "collect") and hasattr(array, "columns"): raise TypeError("embeddings: call .collect() on it")
     if hasattr(array, "toarray") and hasattr(array, "nnz"): return _dense(array, where, report)
     if hasattr(array, "detach"):  # a tensor of any float type, NumPy knows no bfloat16
         array = array.detach().cpu()
@@ -140,6 +140,8 @@ def _array_of_rows(array):
 def _frame_of(embeddings):
     "A DataFrame of pandas from polars, pyarrow or datasets, by what it looks like; None where it is no table"
     if isinstance(embeddings, pd.DataFrame): return embeddings
+    if hasattr(embeddings, "collect") and not hasattr(embeddings, "to_pandas"):  # polars' LazyFrame
+        embeddings = embeddings.collect()
     if isinstance(embeddings, pd.Series) and len(embeddings) and hasattr(embeddings.iloc[0], "__len__"):
         return embeddings.to_frame("vector")
     table = hasattr(embeddings, "columns") or hasattr(embeddings, "column_names")
@@ -164,19 +166,18 @@ def _vectors_of_file(path, wanted, id_column, report, member):
     if not path.is_file():
         raise FileNotFoundError(f"embeddings: no file {path}; the name of an encoder is passed as encoder=")
     if kind not in VECTOR_FILES:
-        raise ValueError(f"{path}: expected vectors in a file with one of .{', .'.join(VECTOR_FILES)}; save it as one "
-                         "of these, or load it and pass the array")
+        raise ValueError(refusal(path, kind, "vectors"))
     if kind in ("npy", "npz", "safetensors") and not path.name.lower().endswith(kind):
         raise ValueError(f"{path}: a .{kind} that is packed once more cannot be read; unpack it first")
     if kind in ("npy", "npz"): return _vectors_of_numpy(path, member, report)
     if kind == "safetensors": return _vectors_of_safetensors(path, member, report)
-    if kind == "parquet": return vectors_of_frame(read_table(path), str(path), id_column, report)
     if kind in TEXT_TABLES: return vectors_of_text(path, id_column, report)
+    if kind in TABLES: return vectors_of_frame(read_table(path).infer_objects(), str(path), id_column, report)
     return _vectors_of_words(read_word_vectors(path, spellings(wanted), member=member), wanted, report)
 
 
 def read_vectors(
-    embeddings,  # array, tensor, DataFrame; .npy, .npz, .safetensors, .parquet, .csv, .tsv; word vectors
+    embeddings,  # array, tensor, DataFrame, word vectors, or a file of one of `VECTOR_FILES`
     wanted: Sequence[str] = (),  # ids to look up in a file of word vectors
     id_column: str | None = None,  # of a table, for the ids; default: "id", a column of text, the index
     report: dict | None = None,  # takes what was found in which way, changed, or left out
@@ -190,7 +191,7 @@ def read_vectors(
     kind = kind_of(embeddings) if isinstance(embeddings, str | Path) else None
     if kind is None and (frame := _frame_of(embeddings)) is not None:
         return vectors_of_frame(frame, "embeddings", id_column, report)
-    if id_column is not None and kind not in ("parquet", *TEXT_TABLES):
+    if id_column is not None and (kind not in TABLES or kind not in VECTOR_FILES):
         raise ValueError(f"id_column = {id_column!r}: only a DataFrame or a table of vectors in a file has columns")
     if member is not None and kind not in ("npz", "safetensors", "zip"):
         raise ValueError(f"member = {member!r}: only .npz, .safetensors and .zip have members")
@@ -204,7 +205,7 @@ def read_ids(
     column: str | None = None,  # of a table; default: "id"
 ) -> list[str]:  # in the order of the file
     "Ids from a file. Raises `ValueError` that names the file where its table has no such column."
-    if kind_of(path) not in (*TEXT_TABLES, "parquet"): return "\n".join(read_lines(path)).rstrip().split("\n")
+    if kind_of(path) not in TABLES: return "\n".join(read_lines(path)).rstrip().split("\n")
     table = read_table(path)
     if (name := column or "id") not in table:
         raise ValueError(f"{path} has no column {name!r}; its columns are {list(table)[:9]}. Name one with id_column=")

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .readers import kind_of
+from .readers import kind_of, open_zstd
 
 # %% ../../nbs/datasets/word_vectors.ipynb #166a7550
 @contextmanager
@@ -36,6 +36,10 @@ def _open_content(path, member):
         start = f.read(6)
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         with _open_content(path, _only_member(path)) as f:
+            yield f
+        return
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
+        with open_zstd(path) as f:
             yield f
         return
     packers = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}

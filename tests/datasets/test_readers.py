@@ -6,10 +6,13 @@ import zipfile
 
 import networkx as nx
 import numpy as np
+import openpyxl
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse
 import torch
+import zstandard
 
 from rolebregman.datasets import (
     as_ids,
@@ -149,7 +152,7 @@ def test_a_table_that_cannot_be_meant_is_named(table, options, says):
     ("e.csv.gz", gzip.compress(b"source,target\n" + b"a,b\n" * 999)[:-9], r"e.csv.gz is damaged or cut off"),
     ("g.csv", "source,target\na,b\n".encode("utf-16"), r"g.csv is not UTF-8 text: byte 0xff"),
     ("h.csv", b"source,target\na,b\nc\n", r"h.csv, row 1 \(the first is 0\): column 'target' is empty"),
-    ("f.docx", b"PK", r"f.docx: expected .csv, .tsv, .tab, .parquet, .feather, .jsonl, .ndjson or .xlsx"),
+    ("f.docx", b"PK", r"f.docx: expected pairs in a file with one of .csv, .tsv, .tab, .parquet"),
     ("i.feather", b"ARROW1", r"i.feather is damaged, cut off or no Feather file"),
     ("j.jsonl", b'{"source": "a", "target": "b"}\n{"source": "a"\n', r"j.jsonl, line 2: expected one JSON object"),
     ("k.jsonl", b'{"source": "a", "target": "b", "source": "c"}\n', r"k.jsonl, line 1: .*a name stands twice"),
@@ -240,9 +243,7 @@ def test_a_packed_table_gives_the_same_pairs(tmp_path, name):
 
 
 def test_a_table_packed_as_zst_gives_the_same_pairs(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    with pa.CompressedOutputStream(str(tmp_path/"p.csv.zst"), "zstd") as file:
-        file.write(TABLE.to_csv(index=False).encode())
+    (tmp_path/"p.csv.zst").write_bytes(zstandard.compress(TABLE.to_csv(index=False).encode()))
     assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/"p.csv.zst")[0])] == ROWS
     (tmp_path/"q.csv.zst").write_bytes(b"source,target\na,b\n")
     with pytest.raises(ValueError, match="q.csv.zst is damaged or cut off"): read_pairs(tmp_path/"q.csv.zst")
@@ -254,7 +255,7 @@ def test_a_zip_holds_one_table_whatever_a_mac_adds(tmp_path):
     assert [pair[:2] for pair in pairs_of(read_pairs(path)[0])] == ROWS
     with pytest.raises(ValueError, match=r"two.zip holds 2 files \['a.csv', 'b.csv'\], expected one"):
         read_pairs(zipped(tmp_path/"two.zip", {"a.csv": text, "b.csv": text}))
-    with pytest.raises(ValueError, match="odd.zip: expected .csv"):
+    with pytest.raises(ValueError, match="odd.zip: expected pairs in a file with one of .csv"):
         read_pairs(zipped(tmp_path/"odd.zip", {"a.md": text}))
 
 
@@ -275,20 +276,53 @@ def test_lines_of_json_keep_large_ids_and_labels(tmp_path):
     assert pairs_of(read_pairs(tmp_path/"p.jsonl")[0]) == [("9007199254740993", "a", 0)]
 
 
-def test_excel_gives_the_same_pairs_or_names_what_to_install(tmp_path, monkeypatch):
-    try:
-        import openpyxl  # noqa: F401
-    except ImportError:
-        with zipfile.ZipFile(tmp_path/"p.xlsx", "w") as box:
-            for name in ("[Content_Types].xml", "xl/workbook.xml"): box.writestr(name, "<x/>")
-        with pytest.raises(ImportError, match="p.xlsx: to read Excel, pip install openpyxl"):
-            read_pairs(tmp_path/"p.xlsx")
-    else:
-        TABLE.to_excel(tmp_path/"p.xlsx", index=False)
-        assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/"p.xlsx")[0])] == ROWS
-        with pd.ExcelWriter(tmp_path/"q.xlsx") as book:
-            for sheet in "ab": TABLE.to_excel(book, sheet_name=sheet, index=False)
-        with pytest.raises(ValueError, match=r"q.xlsx has the sheets \['a', 'b'\]"): read_pairs(tmp_path/"q.xlsx")
+def test_excel_gives_the_same_pairs(tmp_path):
+    TABLE.to_excel(tmp_path/"p.xlsx", index=False)
+    assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/"p.xlsx")[0])] == ROWS
+    book = openpyxl.Workbook()  # as people fill it in: whole numbers, a label that is a truth, an empty sheet
+    for row in (["Child", "parent ", "label"], [7, "dog", True], [12, "007", False]): book.active.append(row)
+    book.create_sheet("empty")
+    book.save(tmp_path/"n.xlsx")
+    assert pairs_of(read_pairs(tmp_path/"n.xlsx")[0]) == [("7", "dog", 0)]
+    with pd.ExcelWriter(tmp_path/"q.xlsx") as both:
+        for sheet in "ab": TABLE.to_excel(both, sheet_name=sheet, index=False)
+    with pytest.raises(ValueError, match=r"q.xlsx has the sheets \['a', 'b'\]"): read_pairs(tmp_path/"q.xlsx")
+
+
+def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
+    TABLE.to_excel(tmp_path/"p.xlsx", index=False)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError, match="p.xlsx: to read Excel, pip install openpyxl"): read_pairs(tmp_path/"p.xlsx")
+
+
+def test_graphs_orc_and_lists_of_objects_give_the_same_pairs(tmp_path):
+    graph = nx.DiGraph(ROWS)
+    nx.write_graphml(graph, tmp_path/"p.graphml")
+    nx.write_gexf(graph, tmp_path/"p.gexf")
+    nx.write_pajek(graph, tmp_path/"p.net")
+    nx.write_gml(graph, tmp_path/"p.gml")
+    TABLE.to_orc(tmp_path/"p.orc")
+    TABLE.to_json(tmp_path/"p.json", orient="records")
+    (tmp_path/"p.graphml.gz").write_bytes(gzip.compress((tmp_path/"p.graphml").read_bytes()))
+    for kind in ("graphml", "gexf", "net", "gml", "orc", "json", "graphml.gz"):
+        assert {pair[:2] for pair in pairs_of(read_pairs(tmp_path/f"p.{kind}")[0])} == set(ROWS), kind
+    for kind, write in (("graphml", nx.write_graphml), ("gml", nx.write_gml), ("net", nx.write_pajek)):
+        write(nx.Graph(ROWS), tmp_path/f"u.{kind}")
+        with pytest.raises(ValueError, match=f"u.{kind}: its edges have no direction; save them as directed"):
+            read_pairs(tmp_path/f"u.{kind}")
+        (tmp_path/f"u.{kind}").write_text("<a")
+        with pytest.raises(ValueError, match=f"u.{kind} "): read_pairs(tmp_path/f"u.{kind}")
+
+
+@pytest.mark.parametrize("name, says", [
+    ("p.db", r"a database of SQLite; in Python: pd.read_sql\('select"),
+    ("p.h5", "a file of HDF5; in Python: pd.read_hdf"),
+    ("p.edges", "where its first line names the columns, call it .csv or .tsv, else, in Python: pd.read_csv"),
+    ("p.pt", "a file of PyTorch, which holds no pairs; expected pairs in a file with one of .csv"),
+    ("p.docx", "p.docx: expected pairs in a file with one of .csv, .*read it with pandas and pass the DataFrame")])
+def test_what_is_not_read_is_named_with_the_way_to_convert_it(tmp_path, name, says):
+    (tmp_path/name).write_bytes(b"x")
+    with pytest.raises(ValueError, match=says): read_pairs(tmp_path/name)
 
 
 @pytest.mark.parametrize("name, sep, word", [
@@ -317,17 +351,8 @@ def test_an_encoding_may_be_said(tmp_path):
     with pytest.raises(ValueError, match="pairs: only a file has a sep="): read_pairs(TABLE, sep=";")
 
 
-class Polars:
-    "A frame that is none of pandas', as polars and pyarrow have it"
-    columns = ["child", "parent"]
-    def to_pandas(self): return TABLE
-
-
-class Lazy:
-    def collect(self): return Polars()
-
-
-@pytest.mark.parametrize("given", [nx.DiGraph(ROWS), nx.MultiDiGraph(ROWS), Polars(), Lazy(), np.array(ROWS)])
+@pytest.mark.parametrize("given", [
+    nx.DiGraph(ROWS), nx.MultiDiGraph(ROWS), pl.from_pandas(TABLE), pl.from_pandas(TABLE).lazy(), np.array(ROWS)])
 def test_tables_of_other_libraries_are_taken(given):
     assert {pair[:2] for pair in pairs_of(read_pairs(given)[0])} == set(ROWS)
 
@@ -344,13 +369,6 @@ def test_attributes_of_edges_are_columns():
 def test_arrow_tables_are_taken():
     pa = pytest.importorskip("pyarrow")
     assert [pair[:2] for pair in pairs_of(read_pairs(pa.Table.from_pandas(TABLE))[0])] == ROWS
-
-
-def test_real_polars_frames_are_taken():
-    pl = pytest.importorskip("polars")
-    for given in (pl.DataFrame(ROWS, schema=["child", "parent"], orient="row"),
-                  pl.LazyFrame(ROWS, schema=["child", "parent"], orient="row")):
-        assert [pair[:2] for pair in pairs_of(read_pairs(given)[0])] == ROWS
 
 
 def test_the_numbers_of_a_datasets_labels_are_its_names():

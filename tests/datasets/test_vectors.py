@@ -1,11 +1,16 @@
 "Vectors and their ids, from every kind of array, table and file, with every fault that it may have"
 import gzip
+import lzma
+import zipfile
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
+import zstandard
+from gensim.models import KeyedVectors, Word2Vec
 from scipy import sparse
 
 from rolebregman.datasets import WordVectors, from_pairs, read_ids, read_pairs, read_vectors, vector_tables
@@ -36,6 +41,41 @@ def test_objects_are_refused_and_never_unpickled(tmp_path):
     assert not (tmp_path/"it-ran").exists()
 
 
+@pytest.mark.parametrize("kind", ["parquet", "feather", "orc", "jsonl", "json", "xlsx", "jsonl.xz", "xlsx.zip"])
+def test_every_table_gives_the_same_vectors(tmp_path, kind):
+    "Coordinates of whole numbers too, and ids that look like numbers"
+    table, path = pd.DataFrame(dict(id=["007", "b"], x=[1.5, 2.5], y=[3, 4])), tmp_path/f"v.{kind}"
+    lists = pd.DataFrame(dict(id=["007", "b"], v=[[1.5, 3.0], [2.5, 4.0]]))
+    bare = tmp_path/f"v.{kind.split('.')[0]}"
+    for some in (table, lists)[:1 if "xlsx" in kind else 2]:
+        write = getattr(some, "to_" + {"jsonl": "json", "xlsx": "excel"}.get(bare.suffix[1:], bare.suffix[1:]))
+        how = dict(orient="records", lines="jsonl" in kind) if "json" in kind else {}
+        write(bare, **how, **dict.fromkeys(["index"] if "xlsx" in kind else [], False))
+        if kind.endswith("xz"): path.write_bytes(lzma.compress(bare.read_bytes()))
+        if kind.endswith("zip"):
+            with zipfile.ZipFile(path, "w") as box: box.write(bare, bare.name)
+        vectors, ids = read_vectors(path)
+        assert vectors.tolist() == [[1.5, 3], [2.5, 4]] and ids == ["007", "b"] and vectors.dtype.kind == "f"
+    table.to_json(tmp_path/"ids.jsonl", orient="records", lines=True)
+    assert read_ids(tmp_path/"ids.jsonl") == ["007", "b"]
+
+
+def test_ids_on_lines_may_be_packed(tmp_path):
+    (tmp_path/"ids.txt.zst").write_bytes(zstandard.compress(b"a\nb\n"))
+    assert read_ids(tmp_path/"ids.txt.zst") == ["a", "b"]
+
+
+def test_a_member_is_named_all_the_way(tmp_path):
+    matrix, pairs = np.eye(4, dtype="f4"), pd.DataFrame(dict(source=list("0123"), target=list("1230")))
+    np.savez(tmp_path/"v.npz", a=matrix, b=2 * matrix)
+    how = dict(fractions=(0.5, 0.25, 0.25))
+    assert (from_pairs(pairs, tmp_path/"v.npz", member="b", **how).features == 2 * matrix).all()
+    with pytest.raises(ValueError, match="name one with member="): from_pairs(pairs, tmp_path/"v.npz", **how)
+    with zipfile.ZipFile(tmp_path/"v.zip", "w") as box:
+        for k in (1, 2): box.writestr(f"w{k}.txt", "".join(f"{i} {k} {i + 1}\n" for i in range(4)))
+    assert from_pairs(pairs, tmp_path/"v.zip", member="w2.txt", **how).features[:, 0].tolist() == [2] * 4
+
+
 def test_damaged_vector_files_are_named(tmp_path):
     np.save(tmp_path/"a.npy", np.ones((100, 4)))
     (tmp_path/"a.npy").write_bytes((tmp_path/"a.npy").read_bytes()[:500])
@@ -46,7 +86,7 @@ def test_damaged_vector_files_are_named(tmp_path):
     (tmp_path/"e.npy").write_bytes(b"")
     for name, says in (("a.npy", "cannot be read"), ("b.npz", "is damaged or cut off|cannot be read"),
                        ("c.npz", r"expected exactly one \(n, d\) matrix"),
-                       ("d.pt", "expected vectors in a file with one of .npy, .npz, .*load it and pass"),
+                       ("d.pt", r"a file of PyTorch; in Python: np.save\('vectors.npy', torch.load\(path, weights_"),
                        ("e.npy", "is damaged or cut off")):
         with pytest.raises(ValueError, match=f"{name}.*({says})"):
             read_vectors(tmp_path/name)
@@ -172,15 +212,10 @@ def test_what_is_no_matrix_of_numbers_is_named(tmp_path):
         read_vectors([[1, 2], [3, 4], [5]])
     with pytest.raises(ValueError, match="two columns are called 'x'"):
         read_vectors(pd.DataFrame([[1.5, 2]], columns=["x", "x"]))
-
-    class Polars:  # as polars' DataFrame looks
-        columns, to_pandas = ["x"], None
     with pytest.raises(TypeError, match=r"holds the tables \['train', 'test'\]; pass one"):
-        read_vectors(dict(train=Polars(), test=Polars()))
-
-    class Lazy:  # as polars' LazyFrame looks
-        columns, collect = ["x"], None
-    with pytest.raises(TypeError, match=r"call .collect\(\) on it"): read_vectors(Lazy())
+        read_vectors(dict(train=pl.DataFrame(), test=pl.DataFrame()))
+    with pytest.raises(ValueError, match="columns .*expected vectors as columns of numbers"):
+        read_vectors(pl.LazyFrame(dict(id=["a"])))
 
 
 def test_sparse_matrices_are_taken_where_they_fit(tmp_path):
@@ -200,11 +235,8 @@ def test_sparse_matrices_are_taken_where_they_fit(tmp_path):
 def test_tables_of_other_libraries_are_taken():
     pa, datasets = pytest.importorskip("pyarrow"), pytest.importorskip("datasets")
     columns = dict(id=["a", "b"], v=[[1.5, 2.5], [3.5, 4.5]])
-
-    class Polars:  # as polars' DataFrame looks
-        columns = ["id", "x"]
-        def to_pandas(self): return pd.DataFrame(dict(id=["a", "b"], x=[1.5, 3.5]))
-    for given, width in ((pa.table(columns), 2), (datasets.Dataset.from_dict(columns), 2), (Polars(), 1),
+    for given, width in ((pa.table(columns), 2), (datasets.Dataset.from_dict(columns), 2), (pl.DataFrame(columns), 2),
+                         (pl.LazyFrame(dict(id=["a", "b"], x=[1.5, 3.5])), 1),
                          (pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype), 2)):
         vectors, ids = read_vectors(given)
         assert ids == ["a", "b"] and vectors[:, 0].tolist() == [1.5, 3.5] and vectors.shape == (2, width)
@@ -256,7 +288,7 @@ def test_safetensors_and_members(tmp_path):
     for given in (path, tmp_path/"v.npz"):
         assert read_vectors(given, member="b")[0].tolist() == (matrix + 1).tolist()
         assert read_vectors(given, member="a")[1] == ["7", "9"]
-        with pytest.raises(ValueError, match=r"shapes \{'a': \(2, 2\), .*matrix; name one with read_vectors\(path, m"):
+        with pytest.raises(ValueError, match=r"shapes \{'a': \(2, 2\), .*matrix; name one with member=, or pass it"):
             read_vectors(given)
         with pytest.raises(ValueError, match="has no member 'c'; it holds {'a'"): read_vectors(given, member="c")
         with pytest.raises(ValueError, match=r"exactly one \(n, d\) matrix$"): read_vectors(given, member="ids")
@@ -269,23 +301,29 @@ def test_safetensors_and_members(tmp_path):
 
 
 def test_word_vectors_of_other_libraries_and_kinds(tmp_path):
-    class Keyed:  # as gensim's KeyedVectors looks
-        key_to_index, vectors = {"US": 0, "us": 1, "ice": 2, "zero": 3}, np.array([[1, 0], [0, 1], [2, 2], [0, 0]])
-
-    class Model:
-        wv = Keyed()
+    keyed = KeyedVectors(2)
+    keyed.add_vectors(["US", "us", "ice", "zero"], np.array([[1, 0], [0, 1], [2, 2], [0, 0]]))
+    model = Word2Vec(vector_size=2, min_count=1)
+    model.wv = keyed
+    some = KeyedVectors(2)
+    some.add_vectors(["US", "us", "ice"], keyed.vectors[:3])
+    some.save_word2vec_format(tmp_path/"gensim.txt")
+    some.save_word2vec_format(tmp_path/"gensim.bin", binary=True)
     text = "4 2\nUS 1 0 \nus 0 1 \nice 2 2 \nzero 0 0 \n"  # as fastText writes it
     (tmp_path/"w.vec").write_text(text)
     (tmp_path/"tabs.txt").write_text(text.replace(" \n", "\n").replace(" ", "\t"))
     (tmp_path/"w.bin").write_bytes(b"3 2\n" + b"".join(
         w.encode() + b" " + np.array(v, "<f4").tobytes() for w, v in (("US", [1, 0]), ("us", [0, 1]), ("ice", [2, 2]))))
-    for given in (Keyed(), Model(), tmp_path/"w.vec", tmp_path/"tabs.txt", tmp_path/"w.bin",
+    for name in ("w.vec", "w.bin"):
+        (tmp_path/f"{name}.zst").write_bytes(zstandard.compress((tmp_path/name).read_bytes()))
+    for given in (keyed, model, *(tmp_path/name for name in ("w.vec", "tabs.txt", "w.bin", "gensim.txt", "gensim.bin",
+                                                            "w.vec.zst", "w.bin.zst")),
                   WordVectors(["US", "us", "ice"], np.float32([[1, 0], [0, 1], [2, 2]]))):
         vectors, ids = read_vectors(given, ["US", "ICE", "France"], report=(said := {}))
         assert ids == ["US", "ICE"] and vectors.tolist() == [[1, 0], [2, 2]]
         assert said == {"as written": 1, "in lower case": 1, "by their parts": 0, "not there": 1}
     with pytest.raises(ValueError, match="embeddings: the vector of 'zero' is zero everywhere or not finite"):
-        read_vectors(Keyed(), ["zero"])
+        read_vectors(keyed, ["zero"])
 
 
 def test_a_table_that_is_parsed_at_once_is_what_the_careful_way_reads(tmp_path):

@@ -1,0 +1,119 @@
+"""Large tables of pairs: the same ids as by the careful way, or left to it"""
+import random
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rolebregman.datasets import (
+    as_ids,
+    code_ids,
+    from_pairs,
+    pick_columns,
+    places_of,
+    read_coded,
+    read_pairs,
+    read_table,
+    repeats,
+)
+
+
+def coded(path):
+    return read_coded(path, lambda table: pick_columns(table, None, None, path))
+
+
+def text(table):
+    return [list(table.columns), *table.fillna("").astype(str).to_numpy().tolist()]
+
+
+def some_file(rng):
+    "A table as strangers write them: numbers in odd spellings, quotes, ragged and blank lines, other ends of lines"
+    sep, end = rng.choice([",", "\t"]), rng.choice(["\n"] * 6 + ["\r\n", "\r"])
+    kind, width = rng.choice(["whole", "words", "quotes"]), rng.choice([2, 2, 3])
+    odd = ["a", "7", "007", "-0", "+5", " 7", "\u00e9", "\x00", "1e3", "NA", "null", "", "1.0"]
+    odd += ["9" * 18, "9" * 19, "9" * 20]
+
+    def cell():
+        if kind == "whole" and rng.random() < 0.97: return str(rng.randint(-3, 1200))
+        word = "".join(rng.choices(odd, k=rng.choice([1, 2])))
+        forms = ['"%s"', '"%s""x"', '"%s\n"', '"%s,"', 'a"%s', '"%s"z', '"%s', '%s"']
+        return rng.choice(forms) % word if kind == "quotes" and rng.random() < 0.3 else word
+
+    rows = [sep.join(cell() for _ in range(width if rng.random() < 0.995 else rng.randint(1, 4))) for _ in range(
+        rng.randint(1, 12))]
+    if rng.random() < 0.1: rows.insert(rng.randrange(len(rows)), rng.choice(["", " "]))
+    head = sep.join([rng.choice(["child", '"child"']), "parent", "label"][:width])
+    return sep, rng.choice(["", "\ufeff"]) + end.join([head, *rows]) + rng.choice([end, ""])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_read_at_once_is_what_is_read_with_care(tmp_path, seed):
+    rng, taken = random.Random(seed), 0
+    pytest.importorskip("pyarrow")
+    for _ in range(150):
+        sep, content = some_file(rng)
+        (path := tmp_path/("p.csv" if sep == "," else "p.tsv")).write_bytes(content.encode())
+        if (found := coded(path)) is None: continue
+        assert text(found) == text(read_table(path)), content  # which raises where the careful way refuses
+        taken += 1
+    assert taken > 30
+
+
+def test_whole_numbers_are_numbers_only_where_all_are_written_so(tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path/"p.csv"
+    for rows, kind in (("7,12\n-3,7", "int64"), ("7,12\n03,7", "category"), ("7,12\n-0,7", "category"),
+                       ("7,12\n 3,7", "category"), ("7,12\n\n3,7", "category"), ("7,12\n3,", "category"),
+                       (f"7,12\n3,{2**63}", "category"), (f"{-2**63},{2**63 - 1}\n1,2", "category")):
+        path.write_text("child,parent\n" + rows)
+        assert str(coded(path)["parent" if rows.endswith(("3,", str(2**63))) else "child"].dtype) == kind, rows
+    path.write_text(f"child,parent\n{10**17},7\n{10**17 + 1},7\n")
+    assert coded(path)["child"].tolist() == [10**17, 10**17 + 1]
+
+
+@pytest.mark.parametrize("name, content", [
+    ("p.csv", "child;parent\na;b\n"), ("p.csv", "child,child\na,b\n"), ("p.csv", "child,parent\na\n"),
+    ("p.csv", "child,parent\na,b,c\n"), ("p.csv", "child,parent\n"), ("p.csv", ""), ("p.csv.gz", "child,parent\na,b\n"),
+    ("p.csv", "child,parent\na,\"b\n"), ("p.csv", ",parent,child\n0,a,b\n"), ("p.jsonl", '{"child": 1, "parent": 2}')])
+def test_what_is_not_plain_is_left_to_the_careful_way(tmp_path, name, content):
+    (tmp_path/name).write_text(content)
+    assert coded(tmp_path/name) is None
+
+
+def test_without_pyarrow_the_dataset_is_the_same(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.integers(0, 60, (400, 2)), columns=["child", "parent"])
+    for name, some in (("i.csv", table), ("s.csv", "n" + table.astype(str)), ("l.csv", table.assign(label=1))):
+        some.to_csv(tmp_path/name, index=False)
+        ids = sorted(set(some[["child", "parent"]].astype(str).to_numpy().ravel()))
+        vectors = rng.random((len(ids), 3), dtype=np.float32)
+        fast = from_pairs(tmp_path/name, vectors, ids=ids)
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "pyarrow", None)
+            assert coded(tmp_path/name) is None
+            slow = from_pairs(tmp_path/name, vectors, ids=ids)
+        assert fast.report == slow.report and list(fast.nodes["id"]) == list(slow.nodes["id"])
+        for part, edges in fast.edges.items(): assert (edges == slow.edges[part]).all()
+        assert read_pairs(tmp_path/name)[0].equals(read_pairs(some)[0])
+
+
+@pytest.mark.parametrize("columns", [
+    ([7, 12, 7], [1, 7, 7]), (["b", " a", None], ["a", "b", "b"]), ([7, 7, 3], ["7", "3 ", "a"]),
+    ([1.0, None, 3.0], [3, 2, 1]), ([b"a", "a", 3], ["3", "x", "a"]), ([10**17, 5, 10**17], [5, 5, 0])])
+@pytest.mark.parametrize("dtype", [None, "category"])
+def test_codes_are_the_ids_and_equal_where_these_are(columns, dtype):
+    given = [pd.Series(column, dtype=dtype) for column in columns]
+    found = code_ids(*given, what=["child", "parent"])
+    assert [list(some) for some in found] == [list(as_ids(some)) for some in given]
+    assert found[0].dtype == found[1].dtype and list(found[0].categories) == sorted(found[0].categories)
+    assert places_of(pd.Series(found[0]), pd.Index(["b", "7"])).tolist() == [
+        {"b": 0, "7": 1}.get(some, -1) for some in found[0]]
+
+
+def test_repeats_are_those_of_pandas():
+    rng = np.random.default_rng(1)
+    for n, rows in ((5, 40), (300, 2000), (3000, 2000)):
+        table = pd.DataFrame(rng.integers(0, n, (rows, 2)), columns=["source", "target"])
+        pairs = pd.DataFrame(dict(zip(table, code_ids(*map(table.get, table), what=["s", "t"]), strict=True)))
+        assert (repeats(pairs) == table.duplicated().to_numpy()).all()

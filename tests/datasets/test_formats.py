@@ -1,0 +1,36 @@
+"""The list of formats, and what is said of a file that is not on it"""
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rolebregman.datasets import FORMATS, OTHERS, TABLES, VECTOR_FILES, WORDS, format_table, kinds_of, refusal
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_list_is_what_the_readers_read():
+    assert set(kinds_of("pairs")) == {*TABLES, "zip"}
+    assert set(VECTOR_FILES) == set(kinds_of("vectors")) > set(WORDS)
+    assert len({some.kind for some in FORMATS}) == len(FORMATS) and all(some.library for some in FORMATS)
+
+
+@pytest.mark.parametrize("use", ["pairs", "vectors"])
+def test_every_suffix_is_in_the_guide(use):
+    "As its page shows it: an output that is older than the list would lack one"
+    cells = json.loads((ROOT/"nbs"/"guides"/"own_pairs.ipynb").read_text(encoding="utf-8"))["cells"]
+    cell, = (cell for cell in cells if f'format_table("{use}")' in "".join(cell["source"]))
+    page = re.sub("<[^>]*>", " ", "".join(cell["outputs"][0]["data"]["text/html"]))
+    shown = " ".join(page.split())
+    for some in FORMATS:
+        if getattr(some, use): assert re.search(rf"\.{some.kind}\b", shown), some.kind
+    for row in format_table(use).itertuples(index=False):
+        for text in row: assert " ".join(text.split()) in shown
+
+
+def test_what_is_not_read_is_not_told_to_be_read():
+    for kind, (_, *ways) in OTHERS.items():
+        for use, line in zip(("pairs", "vectors"), ways, strict=True):
+            assert not (line and kind in kinds_of(use))
+            assert (f"; in Python: {line}" in refusal("x", kind, use).replace("else, in", "else; in")) == bool(line)
