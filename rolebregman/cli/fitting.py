@@ -30,7 +30,7 @@ def _settings(head, training, setting):
 
     from rolebregman.baselines.registry import HEADS
     from rolebregman.training import TrainConfig
-    known = {f.name for f in fields(TrainConfig)} - set(training)
+    known, setting = {f.name for f in fields(TrainConfig)} - set(training), setting or []
     own = [k for k in inspect.signature(HEADS[head].head).parameters if k != "dim"]
     try:
         given = options_of(setting)
@@ -166,8 +166,7 @@ def fit(
     from rolebregman.baselines.registry import HEADS
     from rolebregman.training import fit as train
     if head not in HEADS: raise typer.BadParameter(f"there is no head {head!r}; choose from {', '.join(HEADS)}")
-    config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed),
-                                setting or [])
+    config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed), setting)
     require_writable(out)
     items = items_of(None, vectors, ids, texts, id_column, encoder, member)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
