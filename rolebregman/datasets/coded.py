@@ -47,7 +47,7 @@ def _codes_of(column, what):
     if _is_whole(kind): return _codes_of_whole(column.to_numpy())
     return pd.factorize(as_ids(column, what))
 
-
+# %% ../../nbs/datasets/coded.ipynb #c0de0022
 def _of_one_list(columns, kind):
     "Columns that are codes of the same texts already, with these sorted; None where they are not"
     if not _is_text(kind): return None

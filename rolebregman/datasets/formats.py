@@ -107,7 +107,8 @@ def refusal(
     "What a file is, and how to make one of it that is read."
     known = kinds_of(use)
     what, *lines = OTHERS.get(kind, ("", "", ""))
-    if line := lines[use == "vectors"]: return f"{path}: {what}; in Python: {line}".replace("else; in", "else, in")
+    if line := lines[use == "vectors"].replace("(path", f"({str(path)!r}"):
+        return f"{path}: {what}; in Python: {line}".replace("else; in", "else, in")
     told = f"{what}, which holds no {use}; " if what else ""
     by_hand = dict(pairs="read it with pandas and pass the DataFrame, or save it as .csv",
                    vectors="save it as one of these, or load it and pass the array")

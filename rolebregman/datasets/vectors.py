@@ -37,7 +37,7 @@ def _one_matrix(path, shapes, member):
         raise ValueError(f"{path} has no member {member!r}; it holds {dict(list(shapes.items())[:9])}")
     names = [k for k, shape in shapes.items() if len(shape) == 2] if member is None else [member]
     if len(names) != 1 or len(shapes[names[0]]) != 2:
-        hint = "; name one with member=, or pass it as an array" if len(names) > 1 else ""
+        hint = "; name one with member=" if len(names) > 1 else ""
         raise ValueError(f"{path} holds arrays of shapes {dict(list(shapes.items())[:9])}, expected exactly one (n, d) "
                          f"matrix{hint}")
     return names[0]

@@ -48,7 +48,7 @@ def _json_records(path, source):
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         names = f" with {list(rows)[:5]}" if isinstance(rows, dict) else ""
         raise ValueError(f"{path}: expected one JSON list of objects, found {type(rows).__name__}{names}; in Python: "
-                         " pd.json_normalize(json.load(open(path))['NAME']).to_csv('pairs.csv', index=False)")
+                         "pd.json_normalize(json.load(open(path))['NAME']).to_csv('pairs.csv', index=False)")
     return pd.DataFrame(rows, dtype=object)
 
 # %% ../../nbs/datasets/whole_tables.ipynb #a401e009

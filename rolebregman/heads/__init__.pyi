@@ -1,11 +1,12 @@
 from . import distance_head as distance_head
+from . import inputs as inputs
 from . import ranking as ranking
 from . import role_head as role_head
 from .distance_head import DistanceHead as DistanceHead
-from .distance_head import INPUTS as INPUTS
-from .distance_head import Standardizer as Standardizer
 from .distance_head import load_head as load_head
-from .distance_head import unit_length as unit_length
+from .inputs import INPUTS as INPUTS
+from .inputs import Standardizer as Standardizer
+from .inputs import unit_length as unit_length
 from .ranking import Candidates as Candidates
 from .ranking import encode_rows as encode_rows
 from .ranking import gather_rows as gather_rows

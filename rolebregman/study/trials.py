@@ -17,7 +17,7 @@ import torch
 
 from ..baselines.registry import HEADS, make_head
 from ..common import write_whole
-from ..heads.distance_head import INPUTS
+from ..heads.inputs import INPUTS
 from .runner import DATASETS, SCALES, Task, checked_names, run_grid
 from .settings import widened
 from .store import SEARCH, Store

@@ -33,4 +33,5 @@ def test_what_is_not_read_is_not_told_to_be_read():
     for kind, (_, *ways) in OTHERS.items():
         for use, line in zip(("pairs", "vectors"), ways, strict=True):
             assert not (line and kind in kinds_of(use))
-            assert (f"; in Python: {line}" in refusal("x", kind, use).replace("else, in", "else; in")) == bool(line)
+            said = refusal("x/y", kind, use)
+            assert line.replace("(path", "('x/y'") in said and (" in Python: " in said) == bool(line)

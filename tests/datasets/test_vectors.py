@@ -86,7 +86,7 @@ def test_damaged_vector_files_are_named(tmp_path):
     (tmp_path/"e.npy").write_bytes(b"")
     for name, says in (("a.npy", "cannot be read"), ("b.npz", "is damaged or cut off|cannot be read"),
                        ("c.npz", r"expected exactly one \(n, d\) matrix"),
-                       ("d.pt", r"a file of PyTorch; in Python: np.save\('vectors.npy', torch.load\(path, weights_"),
+                       ("d.pt", r"a file of PyTorch; in Python: np.save\('vectors.npy', torch.load\(.*d.pt', weights_"),
                        ("e.npy", "is damaged or cut off")):
         with pytest.raises(ValueError, match=f"{name}.*({says})"):
             read_vectors(tmp_path/name)
@@ -288,7 +288,7 @@ def test_safetensors_and_members(tmp_path):
     for given in (path, tmp_path/"v.npz"):
         assert read_vectors(given, member="b")[0].tolist() == (matrix + 1).tolist()
         assert read_vectors(given, member="a")[1] == ["7", "9"]
-        with pytest.raises(ValueError, match=r"shapes \{'a': \(2, 2\), .*matrix; name one with member=, or pass it"):
+        with pytest.raises(ValueError, match=r"shapes \{'a': \(2, 2\), .*matrix; name one with member=$"):
             read_vectors(given)
         with pytest.raises(ValueError, match="has no member 'c'; it holds {'a'"): read_vectors(given, member="c")
         with pytest.raises(ValueError, match=r"exactly one \(n, d\) matrix$"): read_vectors(given, member="ids")
