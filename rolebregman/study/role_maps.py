@@ -89,7 +89,9 @@ def role_map_differences(
     found = []
     for (dataset, choice), some in rows[rows["maps"] == maps].groupby(["dataset", "choice"], sort=False):
         plain = rows[(rows["dataset"] == dataset) & (rows["maps"] == "plain")].set_index(["choice", "seed"])[metric]
-        own = plain.xs(choice if choice in plain.index.unique("choice") else "as stated")
+        beside = choice if choice in plain.index.unique("choice") else "as stated"
+        if beside not in plain.index.unique("choice"): continue
+        own = plain.xs(beside)
         both = pd.concat([some.set_index("seed")[metric], own], axis=1, keys=["maps", "plain"]).dropna()
         result = compare(both["maps"], both["plain"])
         found.append(dict(dataset=dataset, choice=choice, plain=both["plain"].mean(), maps=both["maps"].mean(),
