@@ -74,9 +74,7 @@ class Standardizer(nn.Module):
         features,  # (n, d), tensor, array or memory-mapped array, read in blocks; finite, not all rows equal
         rows=None,  # which rows to take, int64; all by default
     ) -> "Standardizer":
-        """Take mean and scale from `features`, so that the mean squared norm becomes d; nothing with `raw` and `unit`.
-
-        Raises `ValueError` where it cannot."""
+        "Take mean and scale from `features`, so that the mean squared norm becomes d. Raises `ValueError` if it cannot"
         if self.inputs in ("raw", "unit"): return self
         if isinstance(features, list | tuple):
             features = torch.tensor(features)

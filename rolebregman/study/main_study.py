@@ -50,7 +50,7 @@ def _checked(datasets, heads, seeds, scale, out, chosen, backend="loky"):
             checked_names(heads or own.heads, HEADS, "head"), range(seeds or own.seeds))
 
 # %% ../../nbs/study/main_study.ipynb #a4c70828
-def _report(dataset, rows, figure):
+def _report(dataset, rows, figure, outcomes=None):
     "Print failures, table and findings of a dataset, and draw its figure"
     for reason, some in rows[rows["error"] != ""].groupby("error", sort=False):
         fits = [f"{head} {seed}" for head, seed in zip(some["head"], some["seed"])]
@@ -60,7 +60,7 @@ def _report(dataset, rows, figure):
     if not len(fine): return
     seeds, scale = _counted(fine["seed"].nunique(), "seed"), fine["scale"].iloc[0]
     print(f"\n{dataset}, scale {scale}, mean ± standard deviation over {seeds}:\n\n{narrow_table(fine)}\n")
-    for sentence in findings(fine):
+    for sentence in findings(fine, outcomes):
         print(textwrap.fill(sentence, 100))
     for made_by in sorted(set("made at commit " + fine["commit"] + ", " + fine["versions"])):
         print(made_by)
@@ -98,9 +98,10 @@ def run_main_study(
              for dataset in datasets for seed in seeds for head in heads]
     _announce(tasks, [(len(datasets), "dataset"), (len(seeds), "seed"), (len(heads), "head")], store, **how)
     rows = run_grid(tasks, store, **how)
+    kept = store.pairs() if keep else None
     for dataset in datasets:
         name = scale if len(datasets) == 1 else f"{scale}-{dataset.replace('/', '-')}"
-        _report(dataset, rows[rows["dataset"] == dataset], out / f"{name}.png")
+        _report(dataset, rows[rows["dataset"] == dataset], out / f"{name}.png", kept)
     failures = int((rows["error"] != "").sum())
     again = f"; {_counted(failures, 'fit')} failed, add --retry to try again" if failures else ""
     print(f"rows: {store.path}{again}")

@@ -132,7 +132,8 @@ def role_map_figure(
         ax.set_title(dataset, fontsize=9)
         ax.set_yticks(range(len(choices)), choices)
         ax.tick_params(labelsize=7)
-    for ax in axes[len(datasets):]: ax.set_axis_off()
+    for ax in axes[len(datasets):]:
+        ax.set_axis_off()
     figure.supxlabel(f"{metric.replace('_', ' ')}, minus the plain head's", fontsize=8)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     return figure

@@ -8,11 +8,14 @@ __all__ = ['findings', 'conclusions', 'on_negatives', 'first_heads', 'on_all_edg
 # %% ../../nbs/study/sentences.ipynb #d0291318
 import pandas as pd
 
+from .statistics import bootstrap_differences
+from .store import KEY
 from .tables import beside_paper, control_table, datasets_where, mean_table, paired, significance
 
 # %% ../../nbs/study/sentences.ipynb #9eeddf4f
 def findings(
     rows: pd.DataFrame,  # rows of one dataset and scale
+    outcomes: pd.DataFrame | None = None,  # of `Store.pairs`, where there are any
 ) -> list[str]:  # sentences
     "What the table says, computed from the rows: the best heads, what roles add, and what the control leaves over."
     rows = rows[rows["error"] == ""]
@@ -22,8 +25,13 @@ def findings(
             f"{directed} ({means.loc[directed, 'direction_accuracy']:.3f})."]
     if {"role_bregman", "icnn_bregman"} <= set(means.index):
         found = paired(rows, "role_bregman", "icnn_bregman")
-        said.append(f"Role maps change direction accuracy over the plain ICNN head by {found} (sign test; "
-                    f"{found.seeds} seeds cannot give less than {min(1, 2 / 2**found.seeds):.3g}).")
+        how = f"(sign test; {found.seeds} seeds cannot give less than {min(1, 2 / 2**found.seeds):.3g})"
+        if outcomes is not None and len(outcomes):
+            of = outcomes.merge(rows[KEY], on=KEY)
+            [line] = bootstrap_differences(of, "role_bregman", ["icnn_bregman"]).itertuples()
+            found = f"{line.difference:+.4f} [{line.low:+.4f}, {line.high:+.4f}], p = {line.p:.3g}"
+            how = f"(bootstrap over {line.seeds} seeds and their test pairs)"
+        said.append(f"Role maps change direction accuracy over the plain ICNN head by {found} {how}.")
     if "direction_prior" in means.index and len(means) > 1:
         prior = means.loc["direction_prior", "direction_accuracy"]
         others = means["direction_accuracy"].drop("direction_prior")
@@ -37,10 +45,10 @@ def findings(
 
 # %% ../../nbs/study/sentences.ipynb #bfe1301e
 def _verdicts(rows, head, other, metric):
-    "better on ...; worse on ...; open on ...: datasets with the mean difference"
+    "better on ...; worse on ...; equivalent on ...; open on ...: datasets with the mean difference"
     table = significance(rows, head, [other], metric)
     parts = []
-    for verdict in ("better", "worse", "open"):
+    for verdict in ("better", "worse", "equivalent", "open"):
         some = table[table["verdict"] == verdict] if len(table) else table
         names = ", ".join(f"{d} ({x:+.3f})" for d, x in zip(some["dataset"], some["difference"])) if len(some) else ""
         if names:

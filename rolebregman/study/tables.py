@@ -17,6 +17,8 @@ from matplotlib.patches import Rectangle
 
 from ..baselines.registry import HEADS
 from ..evaluation import METRICS, Comparison, compare
+from .statistics import bootstrap_differences, verdicts
+from .store import KEY
 
 # %% ../../nbs/study/tables.ipynb #ce76d692
 _PAPER = """\
@@ -195,12 +197,15 @@ def significance(
     head: str,  # the one
     others: list | None = None,  # the heads it is compared with; all others by default
     metric: str = "direction_accuracy",  # a column
+    outcomes: pd.DataFrame | None = None,  # of `Store.pairs`, where there are any
 ) -> pd.DataFrame:  # a line for each dataset and other head that has a seed in common
-    """Paired differences of `head` minus each other head: mean, 95 % interval, p of the sign test, seeds won, verdict.
+    """Paired differences of `head` minus each other head: mean, 95 % interval, p-value, seeds won, verdict.
 
-    The verdict is `better` or `worse` where the interval leaves out zero and p < 0.05, else `open`."""
-    lines = []
-    for dataset, some in rows[rows["error"] == ""].groupby("dataset", sort=False):
+    With outcomes: over seeds and test pairs, p after Holm's correction over these lines, and what `verdicts` says. Else
+    over seeds: p of the sign test; `better` or `worse` where the interval leaves out zero and p < 0.05, else `open`."""
+    lines, rows = [], rows[rows["error"] == ""]
+    if outcomes is not None and len(outcomes): return _over_pairs(rows, head, others, metric, outcomes)
+    for dataset, some in rows.groupby("dataset", sort=False):
         seeds = some.groupby("head")["seed"].agg(set)
         common = [other for other in seeds.index if seeds.get(head, set()) & seeds[other] and other != head]
         for other in _order(set(others or common) & set(common)):
@@ -210,6 +215,17 @@ def significance(
                               high=found.ci_high, p=found.p_value, won=f"{found.wins} of {found.seeds}",
                               verdict=("better" if found.ci_low > 0 else "worse") if clear else "open"))
     return pd.DataFrame(lines)
+
+def _over_pairs(rows, head, others, metric, outcomes):
+    "`significance` over seeds and test pairs"
+    of = outcomes.merge(rows[KEY], on=KEY)
+    if gone := sorted(set(rows["dataset"]) - set(of["dataset"])):
+        raise ValueError(f"there are no outcomes of {', '.join(gone)}; run the study again with them, or ask without")
+    found = verdicts(bootstrap_differences(of, head, others and _order(others), metric))
+    by = {key: some.set_index("seed")[metric] for key, some in rows.groupby(["dataset", "head"])}
+    leads = [(by[line.dataset, head] - by[line.dataset, line.against]).dropna() for line in found.itertuples()]
+    return found.assign(p=found["p_holm"], won=[f"{(lead > 0).sum()} of {len(lead)}" for lead in leads])[
+        ["dataset", "against", "difference", "low", "high", "p", "won", "verdict"]]
 
 # %% ../../nbs/study/tables.ipynb #b57e1a02
 def best_rivals(

@@ -2,6 +2,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 from rolebregman.study import (
     best_rivals,
@@ -32,6 +33,19 @@ def test_findings_of_one_dataset(rows):
     assert best.startswith("Best in ranking is directed_bregman (0.900), best in direction is directed_bregman (0.900)")
     assert "over the plain ICNN head by +0.0500" in roles and "8 seeds cannot give less than 0.00781" in roles
     assert "reaches 0.600 in direction; 4 of 4 other heads are above it" in control
+
+
+def test_findings_take_the_pairs_where_there_are_any(rows):
+    "Eight seeds agree on 30 pairs, six of them right more with roles: the sum over drawn pairs is binomial (30, 0.2)"
+    own = rows[rows["dataset"] == "a"].assign(scale="paper", config="0")
+    right = dict(icnn_bregman=np.arange(30) < 12, role_bregman=np.arange(30) < 18)
+    pairs = pd.DataFrame([dict(dataset="a", head=head, seed=seed, scale="paper", config="0", pairs="p", candidates=100,
+                               rank=np.ones(30), direction=one.astype(float))
+                          for head, one in right.items() for seed in range(8)])
+    best, roles, control = findings(own, pairs)
+    assert (best, control) == tuple(findings(own)[::2]) and findings(own, pairs[:0]) == findings(own)
+    low, high = binom.ppf([0.025, 0.975], 30, 0.2) / 30
+    assert f"by +0.2000 [{low:+.4f}, {high:+.4f}], p = 0.00" in roles and "8 seeds and their test pairs" in roles
 
 
 def test_conclusions_name_the_datasets_where_a_head_is_better_and_worse(rows):

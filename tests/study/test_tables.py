@@ -19,6 +19,7 @@ from rolebregman.study import (
     results_figure,
     results_table,
     run_grid,
+    significance,
 )
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=3)
@@ -81,3 +82,38 @@ def test_a_table_has_the_metrics_that_have_a_heading(undisturbed):
 
 def test_there_is_a_mark_for_every_colour():
     assert len(COLORS) == len(MARKERS) == len(set(COLORS)) == len(set(MARKERS))
+
+
+@pytest.fixture
+def judged():
+    "Rows and outcomes of four heads, six seeds that share 400 pairs: b is behind, c the same, d right on other pairs"
+    draw = np.random.default_rng(0)
+    base, other = (draw.random((2, 400)) < 0.7).astype(float)
+    made = dict(a=base, b=base * (draw.random(400) < 0.8), c=base, d=other)
+    key = dict(scale="paper", config="0")
+    rows = pd.DataFrame([dict(dataset="x", head=head, seed=seed, error="", direction_accuracy=right.mean(), **key)
+                         for head, right in made.items() for seed in range(6)])
+    pairs = pd.DataFrame([dict(dataset="x", head=head, seed=seed, pairs="p", candidates=100, rank=np.ones(400),
+                               direction=right, **key) for head, right in made.items() for seed in range(6)])
+    return rows, pairs
+
+
+def test_with_outcomes_pairs_count_and_a_tie_is_equivalent(judged):
+    "Over seeds alone d is clearly another head, for six seeds agree; over its pairs nothing is known"
+    rows, pairs = judged
+    alone = significance(rows, "a").set_index("against")
+    assert alone["verdict"].to_dict() == dict(b="better", c="open", d="worse")
+    found = significance(rows, "a", outcomes=pairs).set_index("against")
+    assert found["verdict"].to_dict() == dict(b="better", c="equivalent", d="open")
+    assert list(found.columns) == list(alone.columns)
+    assert found["won"].to_dict() == alone["won"].to_dict()
+    assert found["difference"].to_dict() == pytest.approx(alone["difference"].to_dict(), abs=1e-12)
+
+
+def test_outcomes_of_other_configurations_do_not_count_and_missing_ones_are_named(judged):
+    rows, pairs = judged
+    both = pd.concat([pairs, pairs.assign(config="1", direction=[np.zeros(400)] * len(pairs))])
+    pd.testing.assert_frame_equal(significance(rows, "a", outcomes=both), significance(rows, "a", outcomes=pairs))
+    pd.testing.assert_frame_equal(significance(rows, "a", outcomes=pairs[:0]), significance(rows, "a"))
+    with pytest.raises(ValueError, match="there are no outcomes of y"):
+        significance(pd.concat([rows, rows.assign(dataset="y")]), "a", outcomes=pairs)
