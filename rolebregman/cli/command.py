@@ -50,7 +50,7 @@ def _all(version: Annotated[bool, typer.Option("--version", callback=_version, i
 # Arguments of the library that are options of `fit`, and where an argument ends
 _ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split",
               "relation", "relation_column", "split_column", "sep", "encoding", "member")
-_VALUE = r"=(?:'([\w.;|,-]+)'|(?=[\s,;:.)]|$))"
+_VALUE = r"=(?:'([\w.;|,\\-]+)'|(?=[\s,;:.)]|$))"
 
 
 def in_words(
@@ -62,7 +62,7 @@ def in_words(
         text = f"{error.filename}: {error.strerror}"
     else:
         def option(found):
-            name, value = found[1], f" {found[2]}" if found[2] else ""
+            name, value = found[1], f" {shlex.quote(found[2])}" if found[2] else ""  # as a shell takes it
             if options is None or name in options:
                 return f"{(options or {}).get(name) or '--' + name.replace('_', '-')}{value}"
             return f"--{name.replace('_', '-')}{value} (an option of fit)" if "vectors" in options else found[0]

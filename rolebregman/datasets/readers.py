@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TEXT_TABLES', 'TABLES', 'WORDS', 'faults_named', 'kind_of', 'open_zstd', 'text_format', 'other_separator',
-           'header_of', 'table_blocks', 'read_table', 'as_table', 'columns_named', 'find_column', 'as_ids',
-           'read_texts']
+           'header_of', 'kind_inside', 'table_blocks', 'read_table', 'as_table', 'columns_named', 'find_column',
+           'as_ids', 'read_texts']
 
 # %% ../../nbs/datasets/readers.ipynb #168d57e7
 import bz2
@@ -178,13 +178,19 @@ def _whole_table(path):
     return table
 
 # %% ../../nbs/datasets/readers.ipynb #8756e0e3
-def _kind_inside(path, sep, encoding):
+def kind_inside(
+    path: str | Path,  # of a file
+) -> str:  # without its dot
+    "As `kind_of`, but of a .zip that of the one file in it. Raises `ValueError` where it is damaged or holds more."
+    if (kind := kind_of(path)) != "zip": return kind
+    with faults_named(path):
+        return kind_of(_file_in(path))
+
+
+def _table_kind(path, sep, encoding):
     "The kind of a table's file, where it is there and is one"
     if not path.is_file(): raise FileNotFoundError(f"no file {path}")
-    kind = kind_of(path)
-    if kind == "zip":
-        with faults_named(path):
-            kind = kind_of(_file_in(path))
+    kind = kind_inside(path)
     if kind not in TABLES:
         raise ValueError(refusal(path, kind, "pairs"))
     if kind not in TEXT_TABLES and (sep or encoding):
@@ -200,7 +206,7 @@ def table_blocks(
 ):  # DataFrames, one after the other
     "The table of a file in blocks. Raises what `read_table` raises, but is silent where there are no rows."
     path = Path(path)
-    kind = _kind_inside(path, sep, encoding)
+    kind = _table_kind(path, sep, encoding)
     try:
         with faults_named(path):
             if kind in TEXT_TABLES:

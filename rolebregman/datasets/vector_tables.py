@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .readers import as_ids, kind_of, read_table
+from .readers import as_ids, kind_inside, read_table
 
 # %% ../../nbs/datasets/vector_tables.ipynb #649999df
 def ids_of(
@@ -85,7 +85,7 @@ def _check_header(path, table):
 
 def _read_at_once(path, id_column):
     "A text file's table with its numbers as such where they look like numbers in the first rows, else None"
-    comma = kind_of(path) == "csv"
+    comma = kind_inside(path) == "csv"
     form = dict(sep="," if comma else "\t", keep_default_na=False, encoding="utf-8-sig",
                 quoting=csv.QUOTE_MINIMAL if comma else csv.QUOTE_NONE)
     try:

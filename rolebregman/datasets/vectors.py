@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .formats import kinds_of, refusal
-from .readers import TABLES, TEXT_TABLES, WORDS, faults_named, kind_of, read_table
+from .readers import TABLES, TEXT_TABLES, WORDS, faults_named, kind_inside, kind_of, read_table
 from .vector_tables import as_floats, ids_of, vectors_of_frame, vectors_of_text
 from .word_vectors import (
     WordVectors, look_up, mean_vectors, read_lines, read_word_vectors, spellings)
@@ -167,6 +167,8 @@ def _vectors_of_file(path, wanted, id_column, report, member):
         raise FileNotFoundError(f"embeddings: no file {path}; the name of an encoder is passed as encoder=")
     if kind not in VECTOR_FILES:
         raise ValueError(refusal(path, kind, "vectors"))
+    if kind == "zip" and member is None and kind_inside(path) in TABLES:
+        kind = kind_inside(path)
     if kind in ("npy", "npz", "safetensors") and not path.name.lower().endswith(kind):
         raise ValueError(f"{path}: a .{kind} that is packed once more cannot be read; unpack it first")
     if kind in ("npy", "npz"): return _vectors_of_numpy(path, member, report)
@@ -191,7 +193,7 @@ def read_vectors(
     kind = kind_of(embeddings) if isinstance(embeddings, str | Path) else None
     if kind is None and (frame := _frame_of(embeddings)) is not None:
         return vectors_of_frame(frame, "embeddings", id_column, report)
-    if id_column is not None and (kind not in TABLES or kind not in VECTOR_FILES):
+    if id_column is not None and kind not in (*TABLES, "zip"):
         raise ValueError(f"id_column = {id_column!r}: only a DataFrame or a table of vectors in a file has columns")
     if member is not None and kind not in ("npz", "safetensors", "zip"):
         raise ValueError(f"member = {member!r}: only .npz, .safetensors and .zip have members")

@@ -41,21 +41,26 @@ def test_objects_are_refused_and_never_unpickled(tmp_path):
     assert not (tmp_path/"it-ran").exists()
 
 
-@pytest.mark.parametrize("kind", ["parquet", "feather", "orc", "jsonl", "json", "xlsx", "jsonl.xz", "xlsx.zip"])
+@pytest.mark.parametrize("kind", [
+    "csv", "tsv.gz", "parquet", "feather", "orc", "jsonl", "json", "xlsx", "jsonl.xz", "xlsx.zip"])
 def test_every_table_gives_the_same_vectors(tmp_path, kind):
     "Coordinates of whole numbers too, and ids that look like numbers"
     table, path = pd.DataFrame(dict(id=["007", "b"], x=[1.5, 2.5], y=[3, 4])), tmp_path/f"v.{kind}"
     lists = pd.DataFrame(dict(id=["007", "b"], v=[[1.5, 3.0], [2.5, 4.0]]))
     bare = tmp_path/f"v.{kind.split('.')[0]}"
-    for some in (table, lists)[:1 if "xlsx" in kind else 2]:
-        write = getattr(some, "to_" + {"jsonl": "json", "xlsx": "excel"}.get(bare.suffix[1:], bare.suffix[1:]))
+    for some in (table, lists)[:1 if bare.suffix in (".xlsx", ".csv", ".tsv") else 2]:
+        write = getattr(some, "to_" + dict(jsonl="json", xlsx="excel", tsv="csv").get(bare.suffix[1:], bare.suffix[1:]))
         how = dict(orient="records", lines="jsonl" in kind) if "json" in kind else {}
-        write(bare, **how, **dict.fromkeys(["index"] if "xlsx" in kind else [], False))
+        how |= dict(index=False) if bare.suffix in (".xlsx", ".csv", ".tsv") else {}
+        write(bare, **how, **(dict(sep="\t") if bare.suffix == ".tsv" else {}))
+        if kind.endswith("gz"): path.write_bytes(gzip.compress(bare.read_bytes()))
         if kind.endswith("xz"): path.write_bytes(lzma.compress(bare.read_bytes()))
         if kind.endswith("zip"):
             with zipfile.ZipFile(path, "w") as box: box.write(bare, bare.name)
         vectors, ids = read_vectors(path)
         assert vectors.tolist() == [[1.5, 3], [2.5, 4]] and ids == ["007", "b"] and vectors.dtype.kind == "f"
+    with zipfile.ZipFile(tmp_path/"any.zip", "w") as box: box.write(bare, bare.name)
+    assert read_vectors(tmp_path/"any.zip", id_column="id")[1] == ["007", "b"]
     table.to_json(tmp_path/"ids.jsonl", orient="records", lines=True)
     assert read_ids(tmp_path/"ids.jsonl") == ["007", "b"]
 
