@@ -108,6 +108,7 @@ from .readers import columns_named as columns_named
 from .readers import faults_named as faults_named
 from .readers import find_column as find_column
 from .readers import header_of as header_of
+from .readers import kind_inside as kind_inside
 from .readers import kind_of as kind_of
 from .readers import open_zstd as open_zstd
 from .readers import other_separator as other_separator

@@ -65,9 +65,6 @@ class Standardizer(nn.Module):
         "Whether mean and scale come from features; always true where there is nothing to fit"
         return self.inputs in ("raw", "unit") or self.was_fitted or bool(self.mean.any() or self.scale != 1)
 
-    def extra_repr(self):
-        return f"inputs={self.inputs!r}, fitted={self.fitted}"
-
     @torch.no_grad()
     def fit(
         self,

@@ -45,7 +45,7 @@ HEAD_AXES = {"width": Axis("options", 1.0, 2.0), "proj_dim": Axis("options", Non
 
 
 def axis_value(
-    axis: Axis,
+    axis: Axis,  # the ladder
     step: int,  # up or down the ladder
     own: float | None = None,  # the head's value, where the ladder starts from it
 ) -> float | int:
@@ -81,7 +81,11 @@ class Trial(NamedTuple):
     inputs: str  # one of `INPUTS`
     steps: tuple = ()  # (axis, step) for each axis that is not at its start, in order of the names
 
-    def moved(self, axis: str, by: int) -> "Trial":
+    def moved(
+        self,
+        axis: str,  # a name of `useful_axes`
+        by: int,  # steps up, or down where negative
+    ) -> "Trial":
         "The trial so many steps further on an axis."
         steps = dict(self.steps)
         steps[axis] = steps.get(axis, 0) + by
@@ -90,7 +94,7 @@ class Trial(NamedTuple):
 
 def fair_settings(
     head: str,  # one of `HEADS`
-    trial: Trial,
+    trial: Trial,  # what is tried
     dim: int,  # width of the embeddings
     train: dict | None = None,  # other settings of `TrainConfig`
 ) -> dict:  # keyword arguments `train` and `options` of `Task`

@@ -3,9 +3,14 @@ import json
 import re
 from pathlib import Path
 
+import networkx as nx
 import pytest
+import zstandard
 
 from rolebregman.datasets import FORMATS, OTHERS, TABLES, VECTOR_FILES, WORDS, format_table, kinds_of, refusal
+from rolebregman.datasets.formats import Format
+from rolebregman.datasets.readers import header_of, open_zstd, text_format
+from rolebregman.datasets.whole_tables import edges_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,3 +40,14 @@ def test_what_is_not_read_is_not_told_to_be_read():
             assert not (line and kind in kinds_of(use))
             said = refusal("x/y", kind, use)
             assert line.replace("(path", "('x/y'") in said and (" in Python: " in said) == bool(line)
+
+
+def test_the_parts_that_readers_share(tmp_path):
+    assert all(isinstance(some, Format) for some in FORMATS)
+    (tmp_path / "a.zst").write_bytes(zstandard.compress(b"one two"))
+    with open_zstd(tmp_path / "a.zst") as stream: assert stream.read() == b"one two"
+    (tmp_path / "a.tsv").write_text("child\tparent\n1\t2\n")
+    assert list(header_of(tmp_path / "a.tsv")) == ["child", "parent"] and text_format("a.tsv", "tsv")["sep"] == "\t"
+    with pytest.raises(ValueError, match="a.csv: sep = 'ab', expected one character"): text_format("a.csv", "csv", "ab")
+    assert edges_of(nx.DiGraph([("a", "b")]), "g").to_numpy().tolist() == [["a", "b"]]
+    with pytest.raises(TypeError, match="g: a Graph has no direction"): edges_of(nx.Graph([("a", "b")]), "g")

@@ -15,6 +15,7 @@ from rolebregman.study import (
     role_map_rows,
     role_map_tasks,
     run_grid,
+    run_role_maps,
 )
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=1)
@@ -74,3 +75,8 @@ def test_the_paper_is_inside_or_outside_of_what_its_choices_give():
     outside, = claim_findings(made({"as stated": theirs + 0.1, "unit length": theirs + 0.2}))
     assert ", inside of what its open choices give" in inside and ", outside of" in outside
     assert "(as stated, linear maps)" in inside and "(unit length, linear maps)" in inside
+
+
+def test_a_dataset_that_there_is_not_is_said_before_anything_is_fitted(tmp_path):
+    with pytest.raises(ValueError, match="unknown dataset gone"): run_role_maps(["gone"], out=tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -12,12 +12,14 @@ from rolebregman.study.trials import (
     HEAD_AXES,
     SCORE,
     TRAIN_AXES,
+    Axis,
     Trial,
     axis_value,
     fair_search,
     fair_settings,
     final_trials,
     next_trials,
+    run_fair_search,
     useful_axes,
 )
 from rolebregman.training import TrainConfig
@@ -132,3 +134,11 @@ def test_other_datasets_stay_in_the_file_and_failures_choose_nothing(tmp_path, m
     with pytest.raises(ValueError, match="every trial of order on toy failed, so nothing is chosen"):
         fair_search("toy", tmp_path / "bad.csv", chosen, train=dict(epochs=1, lr=1e30), **how)
     assert json.loads(chosen.read_text()) == kept
+
+
+def test_the_command_searches_one_dataset_after_the_other(made_up, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(trials, "DATASETS", dict(toy=None))
+    run_fair_search(["toy"], ["mlp"], 6, 1, tmp_path)
+    assert capsys.readouterr().out.startswith("toy\n") and (tmp_path / "trials_chosen.json").exists()
+    with pytest.raises(ValueError, match="expected some of: toy"): run_fair_search(["gone"], out=tmp_path)
+    assert all(isinstance(axis, Axis) for axis in (TRAIN_AXES | HEAD_AXES).values())
