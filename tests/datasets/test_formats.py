@@ -2,6 +2,7 @@
 import json
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
 import networkx as nx
 import pytest
@@ -9,7 +10,7 @@ import zstandard
 
 from rolebregman.datasets import FORMATS, OTHERS, TABLES, VECTOR_FILES, WORDS, format_table, kinds_of, refusal
 from rolebregman.datasets.formats import Format
-from rolebregman.datasets.readers import header_of, open_zstd, text_format
+from rolebregman.datasets.readers import header_of, kind_inside, open_zstd, text_format
 from rolebregman.datasets.whole_tables import edges_of
 
 ROOT = Path(__file__).parents[2]
@@ -50,4 +51,6 @@ def test_the_parts_that_readers_share(tmp_path):
     assert list(header_of(tmp_path / "a.tsv")) == ["child", "parent"] and text_format("a.tsv", "tsv")["sep"] == "\t"
     with pytest.raises(ValueError, match="a.csv: sep = 'ab', expected one character"): text_format("a.csv", "csv", "ab")
     assert edges_of(nx.DiGraph([("a", "b")]), "g").to_numpy().tolist() == [["a", "b"]]
+    with ZipFile(tmp_path / "b.zip", "w") as packed: packed.writestr("b.csv", "x")
+    assert (kind_inside(tmp_path / "b.zip"), kind_inside("a.tsv.gz")) == ("csv", "tsv")
     with pytest.raises(TypeError, match="g: a Graph has no direction"): edges_of(nx.Graph([("a", "b")]), "g")
