@@ -149,9 +149,12 @@ def role_map_findings(
         table = role_map_differences(rows, metric, maps)
         for choice, some in table.groupby("choice", sort=False) if len(table) else ():
             values = some.set_index("dataset")["difference"]
-            found.append(f"{maps.capitalize()} maps, {choice}: clearly ahead of the plain head in "
-                         f"{metric.replace('_', ' ')} on {int((some['low'] > 0).sum())} of {len(some)} datasets, "
-                         f"clearly behind on {int((some['high'] < 0).sum())}; {values.mean():+.3f} on average, from "
+            sure = (f"clearly ahead of the plain head in {metric.replace('_', ' ')} on {int((some['low'] > 0).sum())} "
+                    f"of {len(some)} datasets, clearly behind on {int((some['high'] < 0).sum())}")
+            if (some["seeds"] == 1).any():
+                sure = (f"{metric.replace('_', ' ')} above the plain head's on {int((values > 0).sum())} of {len(some)} "
+                        "datasets (one seed, so no interval)")
+            found.append(f"{maps.capitalize()} maps, {choice}: {sure}; {values.mean():+.3f} on average, from "
                          f"{values.min():+.3f} ({values.idxmin()}) to {values.max():+.3f} ({values.idxmax()}).")
     return found
 
