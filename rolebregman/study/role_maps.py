@@ -149,8 +149,8 @@ def role_map_findings(
         table = role_map_differences(rows, metric, maps)
         for choice, some in table.groupby("choice", sort=False) if len(table) else ():
             values = some.set_index("dataset")["difference"]
-            sure = (f"clearly ahead of the plain head in {metric.replace('_', ' ')} on {int((some['low'] > 0).sum())} "
-                    f"of {len(some)} datasets, clearly behind on {int((some['high'] < 0).sum())}")
+            sure = (f"clearly ahead of the plain head in {metric.replace('_', ' ')} on "
+                    f"{int((some['low'] > 0).sum())} of {len(some)} datasets, clearly behind on {int((some['high'] < 0).sum())}")
             if (some["seeds"] == 1).any():
                 sure = (f"{metric.replace('_', ' ')} above the plain head's on {int((values > 0).sum())} of {len(some)} "
                         "datasets (one seed, so no interval)")
