@@ -149,11 +149,12 @@ def role_map_findings(
         table = role_map_differences(rows, metric, maps)
         for choice, some in table.groupby("choice", sort=False) if len(table) else ():
             values = some.set_index("dataset")["difference"]
-            sure = (f"clearly ahead of the plain head in {metric.replace('_', ' ')} on "
-                    f"{int((some['low'] > 0).sum())} of {len(some)} datasets, clearly behind on {int((some['high'] < 0).sum())}")
+            ahead, behind, name = (some["low"] > 0).sum(), (some["high"] < 0).sum(), metric.replace("_", " ")
+            sure = (f"clearly ahead of the plain head in {name} on {ahead} of {len(some)} datasets, clearly behind on "
+                    f"{behind}")
             if (some["seeds"] == 1).any():
-                sure = (f"{metric.replace('_', ' ')} above the plain head's on {int((values > 0).sum())} of {len(some)} "
-                        "datasets (one seed, so no interval)")
+                sure = (f"{name} above the plain head's on {(values > 0).sum()} of {len(some)} datasets (one seed, so no "
+                        "interval)")
             found.append(f"{maps.capitalize()} maps, {choice}: {sure}; {values.mean():+.3f} on average, from "
                          f"{values.min():+.3f} ({values.idxmin()}) to {values.max():+.3f} ({values.idxmax()}).")
     return found
