@@ -153,8 +153,8 @@ def role_map_findings(
             sure = (f"clearly ahead of the plain head in {name} on {ahead} of {len(some)} datasets, clearly behind on "
                     f"{behind}")
             if (some["seeds"] == 1).any():
-                sure = (f"{name} above the plain head's on {(values > 0).sum()} of {len(some)} datasets (one seed, so no "
-                        "interval)")
+                sure = (f"{name} above the plain head's on {(values > 0).sum()} of {len(some)} datasets (one seed, so "
+                        "no interval)")
             found.append(f"{maps.capitalize()} maps, {choice}: {sure}; {values.mean():+.3f} on average, from "
                          f"{values.min():+.3f} ({values.idxmin()}) to {values.max():+.3f} ({values.idxmax()}).")
     return found
