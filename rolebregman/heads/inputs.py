@@ -28,7 +28,17 @@ def _moments(features, rows, width: int) -> tuple[Tensor, Tensor, Tensor]:
         mean += change * share
         spread += (x - x.mean(0)).square().sum() + change.square().sum() * (share * i)
         square += x.square().sum()
+    if not square.isfinite(): raise ValueError("features: their squares are too large for float64; divide them")
     return mean, spread, square
+
+
+def _factor(spread: Tensor, n: int, width: int, like: Tensor) -> Tensor:
+    "What makes the mean squared norm of n rows the width. Raises `ValueError` where the type of `like` cannot hold it"
+    scale, size = (n * width / spread).sqrt().to(like), (spread / n / width).sqrt()
+    if not scale: raise ValueError(f"features: they vary by {size:.0e}, too much for {like.dtype}; divide them")
+    if not scale.isfinite():
+        raise ValueError(f"features: they vary by {size:.0e}, too little for {like.dtype}; multiply them")
+    return scale
 
 # %% ../../nbs/heads/inputs.ipynb #1a9c0000
 # How a head sees its inputs
@@ -85,10 +95,7 @@ class Standardizer(nn.Module):
             if not spread: raise ValueError("features: all rows are zero, so there is no scale to take from them")
         elif spread <= torch.finfo(self.mean.dtype).eps ** 2 * square:
             raise ValueError("features: all rows are equal, so there is no scale to take from them")
-        scale = (n * width / spread).sqrt().to(self.scale)
-        if not scale.isfinite():
-            size = (spread / n / width).sqrt()
-            raise ValueError(f"features: they vary by {size:.0e}, too little for {self.scale.dtype}; multiply them")
+        scale = _factor(spread, n, width, self.scale)
         self.mean.copy_(mean)
         self.scale.copy_(scale)
         self.was_fitted = True
@@ -99,6 +106,12 @@ class Standardizer(nn.Module):
         x: Tensor,  # (..., d)
     ) -> Tensor:  # (..., d)
         "What the head sees, in float32 at least"
-        x = x.to(torch.promote_types(self.mean.dtype, torch.float32))
-        if self.inputs == "raw": return x
-        return unit_length(x) if self.inputs == "unit" else (x - self.mean) * self.scale
+        like = torch.promote_types(self.mean.dtype, torch.float32)
+        if self.inputs == "unit":  # before a narrower type makes zero or infinity of a length
+            return unit_length(x.to(torch.promote_types(x.dtype, like))).to(like)
+        x = x.to(like)
+        return x if self.inputs == "raw" else (x - self.mean) * self.scale
+
+    def extra_repr(self) -> str:
+        "Width and inputs, for `print(head)`"
+        return f"{len(self.mean)}, inputs={self.inputs!r}"

@@ -212,14 +212,15 @@ class BregmanHead(_Divergence):
         activation: str = "squareplus",  # squareplus | softplus
         rank: int = 16,  # width of the bottleneck of lowrank and residual maps
         extra: int = 0,  # number of learned role coordinates appended
-        inputs: str = "standard",  # raw | unit | scale | standard: how the head sees its inputs
+        inputs: str | None = None,  # raw | unit | scale | standard: how it sees its inputs; None for `default_inputs`
     ):
         if not np.iterable(hidden) or not all(isinstance(width, Integral) for width in hidden):
             raise ValueError(f"hidden: expected widths as (128, 128), found {hidden!r}")
         proj_dim, hidden = dim if proj_dim is None else proj_dim, tuple(hidden)
         super().__init__(dim, proj_dim=proj_dim, hidden=hidden, strong_convexity=strong_convexity, roles=roles,
                          maps=maps, init=init, activation=activation, rank=rank, extra=extra)
-        self.inputs = inputs
+        if inputs is not None:
+            self.inputs = inputs
         _check_maps(dim, proj_dim, roles, maps, init, rank, extra)
         self.maps = self._role_maps()
         self.potential = ICNN(proj_dim + extra, hidden, strong_convexity, activation)

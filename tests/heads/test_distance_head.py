@@ -28,7 +28,7 @@ class Climb(DistanceHead):
 # ---- inputs on one scale
 
 def test_the_scale_of_blocks_is_that_of_all_rows(monkeypatch):
-    monkeypatch.setattr(distance_head, "_ROWS", 7)
+    monkeypatch.setattr("rolebregman.heads.inputs._ROWS", 7)
     x, rows = 1000 + points(40), torch.arange(0, 40, 3)
     for part, taken in (x, None), (x[rows], rows):
         fitted = Standardizer(D).double().fit(x, taken)

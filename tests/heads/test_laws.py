@@ -403,6 +403,26 @@ def test_inputs_that_there_are_not(tmp_path):
         type("Old", (DistanceHead,), dict(standardize=False))
 
 
+def test_a_scale_that_a_type_cannot_hold_is_refused():
+    for dtype, size, says in ((torch.float16, 1e30, "too much for torch.float16"), (F64, 1e200, "too large")):
+        for inputs in ("scale", "standard"):
+            head = make_head("mlp", D, inputs=inputs).to(dtype)
+            with pytest.raises(ValueError, match=says): head.fit_standardizer(points(9) * size)
+            assert head.standardizer.scale == 1 and not head.standardizer.fitted
+
+
+def test_a_length_is_taken_before_a_narrower_type_loses_it():
+    head = make_head("mlp", D, inputs="unit")
+    for size in (1e-300, 1e300):
+        close(head.standardized(points(5) * size).norm(dim=-1), torch.ones(5), rtol=1e-6)
+
+
+def test_a_subclass_says_its_own_default_inputs():
+    kind = type("Raw", (BregmanHead,), dict(default_inputs="raw"))
+    assert (kind(D).inputs, kind(D, inputs="unit").inputs, BregmanHead(D).inputs) == ("raw", "unit", "standard")
+    assert "inputs='raw'" in repr(kind(D))
+
+
 def test_other_inputs_are_fitted_anew():
     head = seen_by("role_bregman", "standard")
     head.inputs = "standard"
