@@ -430,6 +430,7 @@ def test_other_inputs_are_fitted_anew():
     head.inputs = "scale"
     assert not head.standardizer.fitted and head.standardizer.mean.dtype == F64
     assert BregmanHead(D, inputs="unit").inputs == "unit" and make_head("cosine", D).inputs == "raw"
+    assert "scale" in head.standardizer.extra_repr()
 
 
 @pytest.mark.parametrize("name", ["directed_bregman", "mlp", "cosine"])
