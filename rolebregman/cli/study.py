@@ -85,6 +85,7 @@ def main_study(
     out: Annotated[Path, typer.Option(help="Folder for the rows and the figures.")] = Path("runs"),
     chosen: Chosen = CHOSEN,
     search: Annotated[bool, typer.Option("--search", help="Choose settings on validation first.")] = False,
+    outcomes: Annotated[bool | None, typer.Option(help="Keep what became of test pairs; else as the scale.")] = None,
     retry: Retry = False,
     as_json_: Json = False,
 ):
@@ -102,7 +103,7 @@ def main_study(
     arguments = dict(
         datasets=names_in(datasets, DATASETS, "dataset"), heads=names_in(heads, HEADS, "head"), seeds=seeds,
         scale=scale, out=out, chosen=chosen, with_search=search, jobs=processes(jobs), retry=retry, backend=backend,
-        address=address or None)
+        address=address or None, outcomes=outcomes)
     rows = carry_out(lambda: run_main_study(**arguments), out / f"{scale}.csv", as_json_)
     if set(rows["dataset"]) - set(rows[rows["error"] == ""]["dataset"]): raise typer.Exit(1)
 
