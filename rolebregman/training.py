@@ -27,14 +27,23 @@ from .heads.distance_head import DistanceHead
 from .heads.ranking import gather_rows
 
 # %% ../nbs/06_training.ipynb #2a980c28
+def _mean(values, weights):
+    "Mean of values, a row for each pair (n, ...), weighted by pair; zero where there is nothing, or no weight"
+    if weights is None: return values.sum() / max(1, values.numel())
+    weights = weights.to(values).reshape(-1, *[1] * (values.dim() - 1))
+    total = weights.sum() * (values.numel() / max(1, len(values)))
+    return (weights * values).sum() / torch.where(total > 0, total, 1)
+
+
 def rank_loss(
     positive: Tensor,  # distances of annotated pairs (n,)
     negative: Tensor,  # distances of the same sources to targets that are not annotated, (n,) or (n, k)
     margin: float = 1.0,  # by how much the first should be smaller
-) -> Tensor:  # mean over all triples, (); zero where there is none
+    weights: Tensor = None,  # of the pairs (n,), at least 0; all alike by default
+) -> Tensor:  # weighted mean over all triples, (); zero where there is none
     "Margin loss of annotated against sampled targets (paper, section Training objectives)."
-    hinge = torch.relu(margin + positive[:, None] - (negative[:, None] if negative.dim() == 1 else negative))
-    return hinge.sum() / max(1, hinge.numel())
+    return _mean(torch.relu(margin + positive[:, None] - (negative[:, None] if negative.dim() == 1 else negative)),
+                 weights)
 
 
 def direction_loss(
@@ -42,23 +51,31 @@ def direction_loss(
     reverse: Tensor,  # distances of the same pairs turned round (n,)
     one_way: Tensor = None,  # bool (n,): False where the reverse is annotated too, which leaves the pair out
     margin: float = 1.0,  # by how much the first should be smaller
-) -> Tensor:  # mean over the one-way pairs, (); zero where there is none
+    weights: Tensor = None,  # of the pairs (n,), at least 0; all alike by default
+) -> Tensor:  # weighted mean over the one-way pairs, (); zero where there is none
     "Margin loss of each pair against its own reversal (paper, section Training objectives)."
     if one_way is not None:
         forward, reverse = forward[one_way], reverse[one_way]
-    return torch.relu(margin + forward - reverse).sum() / max(1, len(forward))
+        weights = None if weights is None else weights.to(one_way.device)[one_way]
+    return _mean(torch.relu(margin + forward - reverse), weights)
 
 # %% ../nbs/06_training.ipynb #54ff8d0a
 def softmax_loss(
     distances: Tensor,  # (n, c): sources against candidates; column i is the annotated target of row i
     known: Tensor,  # bool (n, c): True where the candidate is annotated for the source, or is the source
-) -> Tensor:  # mean over the sources, (); zero where there is no other candidate
+    weights: Tensor = None,  # of the pairs (n,), at least 0; all alike by default
+) -> Tensor:  # weighted mean over the sources, (); zero where there is no other candidate
     "Cross-entropy of the annotated target among all candidates; other candidates known to be right are masked."
     rows = torch.arange(len(distances), device=distances.device)
     masked = known.to(distances.device, copy=True)
     masked[rows, rows] = False
     logits = (-distances).masked_fill(masked, -math.inf)
-    return cross_entropy(logits, rows, reduction="sum") / max(1, len(rows))
+    if weights is None: return cross_entropy(logits, rows, reduction="sum") / max(1, len(rows))
+    weights = weights.to(logits)
+    often = torch.cat([weights, weights.new_ones(logits.shape[1] - len(rows))])  # a drawn candidate stands there once
+    logits = logits + often.log().repeat(len(rows), 1).fill_diagonal_(0)
+    total = weights.sum()
+    return cross_entropy(logits, rows, weight=often, reduction="sum") / torch.where(total > 0, total, 1)
 
 # %% ../nbs/06_training.ipynb #fde71c2b
 @dataclass(frozen=True)
@@ -121,11 +138,13 @@ def batch_losses(
     config: TrainConfig,  # which loss, how many negatives, which margins
     generator: torch.Generator,  # draws the negatives
     compare=None,  # `head.compare`, or a faster equal
-    rank_loss=rank_loss,  # or another function of positive (b,), negative (b, negatives) and margin
+    rank_loss=rank_loss,  # or another function of positive (b,), negative (b, negatives), margin and any weights
+    weights: Tensor = None,  # of the edges (b,), at least 0; all alike by default
 ) -> tuple[Tensor, Tensor]:  # rank loss () and direction loss ()
     "Both losses of one batch; the direction loss is zero where `direction_weight` is 0 or the head is symmetric."
     compare = compare or head.compare
     (x, y), b, softmax = edges.T, len(edges), config.loss == "softmax"
+    weighted = {} if weights is None else dict(weights=weights)
     both_ways = config.direction_weight > 0 and not head.symmetric
     if softmax:
         drawn = sampler.pool[torch.randint(len(sampler.pool), (config.negatives,), generator=generator)]
@@ -136,15 +155,15 @@ def batch_losses(
     candidates = b + len(drawn)
     if softmax:
         known = sampler.known(x[:, None], torch.cat([y, drawn]))
-        rank = softmax_loss(head.compare_all(u[:b], v[:candidates], exact=False), known)
+        rank = softmax_loss(head.compare_all(u[:b], v[:candidates], exact=False), known, **weighted)
         if not both_ways: return rank, rank.new_zeros(())
         forward, reverse = compare(u, torch.cat([v[:b], v[candidates:]])).split(b)
     else:
         left = torch.cat([u[:b], u[:b].repeat_interleave(config.negatives, 0), u[b:]])
         forward, negative, reverse = compare(left, v).split([b, len(drawn), len(turned)])
-        rank = rank_loss(forward, negative.reshape(b, -1), config.margin)
+        rank = rank_loss(forward, negative.reshape(b, -1), config.margin, **weighted)
         if not both_ways: return rank, rank.new_zeros(())
-    return rank, direction_loss(forward, reverse, one_way.to(forward.device), config.direction_margin)
+    return rank, direction_loss(forward, reverse, one_way.to(forward.device), config.direction_margin, **weighted)
 
 # %% ../nbs/06_training.ipynb #03bb6a68
 def on_device(
@@ -167,14 +186,17 @@ def make_step(
     "One step of `fit`: losses, gradient, AdamW. It raises a FloatingPointError that says what is not finite."
     train, one_way = torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.one_way("train"))
     sampler, generator = sampler or NegativeSampler(ds), named_generator("negatives", config.seed)
+    weights = None if ds.weights is None else torch.as_tensor(ds.weights)
     features, compare = on_device(ds.features, head), compiled(head.compare) if compile else head.compare
     parameters = [p for p in head.parameters() if p.requires_grad]
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
     optimizer = torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
 
     def step(batch):
+        own = {} if weights is None else dict(weights=weights[batch])
         with head.held_weights():
-            rank, direction = losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare)
+            rank, direction = losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare,
+                                     **own)
         loss = rank + config.direction_weight * direction
         optimizer.zero_grad()
         loss.backward()

@@ -346,3 +346,65 @@ def test_the_best_epoch_is_the_first_with_the_highest_score():
     history = History(TrainConfig())
     for epoch, right in enumerate((0.5, 0.9, 0.9, 0.7)): history.add(epoch, 1.0, 0.0, right, float("nan"))
     assert history.best_epoch == 1 and len(history) == 3 and history.table["score"].tolist() == [0.5, 0.9, 0.9, 0.7]
+
+
+# Weights
+
+class Fixed(NegativeSampler):
+    "Draws the same negative of a source each time: the first that is free"
+
+    def sample(self, sources, k=1, generator=None):
+        sources = torch.as_tensor(sources)
+        return torch.stack([torch.arange(self.num_nodes)[~self.known(x, torch.arange(self.num_nodes))][:k]
+                            for x in sources])
+
+
+def weighed(ds, loss, numbers, weights=None):
+    "Both losses of these edges in float64, and the gradient"
+    torch.manual_seed(0)
+    head = make_head("role_bregman", dim=ds.dim).fit_standardizer(ds.features).double()
+    config, one_way = TrainConfig(loss=loss, negatives=2), torch.as_tensor(ds.one_way("train"))
+    found = batch_losses(head, ds.features.astype(np.float64), torch.as_tensor(ds.edges["train"])[numbers],
+                         one_way[numbers], Fixed(ds), config, torch.Generator().manual_seed(3),
+                         **({} if weights is None else dict(weights=torch.as_tensor(weights))))
+    sum(found).backward()
+    return torch.stack(found).detach(), torch.cat([p.grad.flatten() for p in head.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+@pytest.mark.parametrize("weights", [[1, 2, 3, 1], [3, 0, 1, 2], [0, 0, 5, 0]])
+def test_whole_weights_are_repeated_rows_and_a_weight_of_zero_is_absence(loss, weights):
+    ds = dataset([(0, 1), (2, 1), (3, 4), (1, 0)], 9)  # with a pair both ways, and a target that two share
+    repeated = torch.arange(4).repeat_interleave(torch.tensor(weights))
+    for got, wanted in zip(weighed(ds, loss, torch.arange(4), weights), weighed(ds, loss, repeated)):
+        torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+def test_weights_of_one_change_no_bit(loss):
+    ds = toy_tree(depth=4, dim=8)
+    same = replace(ds, weights=np.ones(len(ds.edges["train"])))
+    (head, history), (other, again) = trained(ds=ds, loss=loss, negatives=5), trained(ds=same, loss=loss, negatives=5)
+    assert history.table.equals(again.table)
+    assert all((a == b).all() for a, b in zip(head.state_dict().values(), other.state_dict().values()))
+
+
+def test_weights_of_nothing_and_of_nobody_give_a_zero_with_a_graph():
+    some, none = torch.rand(3, requires_grad=True), torch.zeros(3)
+    for loss in (rank_loss(some, torch.rand(3, 2), weights=none), direction_loss(some, torch.rand(3), weights=none),
+                 direction_loss(some, some, torch.zeros(3, dtype=torch.bool), weights=torch.ones(3)),
+                 softmax_loss(some[:, None] + torch.rand(3, 4), torch.zeros(3, 4, dtype=torch.bool), none)):
+        loss.backward()
+        assert loss == 0 and some.grad.isfinite().all()
+
+
+def test_fit_hands_each_edge_its_own_weight():
+    ds, seen = toy_tree(depth=4, dim=8), []
+    ds = replace(ds, weights=np.random.default_rng(0).random(len(ds.edges["train"])))
+
+    def watch(head, features, edges, *rest, weights):
+        seen.extend(zip(ds.codes(edges.numpy()).tolist(), weights.tolist()))
+        return batch_losses(head, features, edges, *rest, weights=weights)
+
+    fit(make_head("role_bregman", dim=8), ds, replace(FAST, epochs=2), progress=False, losses=watch)
+    assert sorted(seen) == sorted(2 * list(zip(ds.codes(ds.edges["train"]).tolist(), ds.weights.tolist())))

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'Member', 'SourceColumn', 'TargetColumn', 'Label',
-           'MinLabel', 'Encoder', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator', 'Encoding',
-           'Missing', 'Out', 'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say', 'watched', 'progress', 'command',
-           'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'MinLabel', 'Encoder', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator', 'SplitColumn',
+           'WeightColumn', 'Encoding', 'Missing', 'Out', 'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say',
+           'watched', 'progress', 'command', 'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output',
+           'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -49,7 +50,7 @@ def _all(version: Annotated[bool, typer.Option("--version", callback=_version, i
 # %% ../../nbs/cli/command.ipynb #996818fe
 # Arguments of the library that are options of `fit`, and where an argument ends
 _ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split",
-              "relation", "relation_column", "split_column", "sep", "encoding", "member")
+              "relation", "relation_column", "split_column", "weight_column", "sep", "encoding", "member")
 _VALUE = r"=(?:'([\w.;|,\\-]+)'|(?=[\s,;:.)]|$))"
 
 
@@ -250,6 +251,8 @@ Relation = Annotated[list[str] | None, typer.Option(help="Of several relations i
 RelationColumn = Annotated[str | None, typer.Option(help="Column of the relations; guessed by default.")]
 Separator = Annotated[str | None, typer.Option("--sep", help="What stands between the fields of the file of pairs; by "
                       "its name by default.")]
+SplitColumn = Annotated[str | None, typer.Option(help="Column that says train, valid or test of a pair.")]
+WeightColumn = Annotated[str | None, typer.Option(help="Column of weights: how much a pair counts in the loss.")]
 Encoding = Annotated[str | None, typer.Option(help="Of the file of pairs; UTF-8 by default.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]
 Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File to write, - for standard output.")]

@@ -15,8 +15,8 @@ import typer
 from .. import __version__
 from .command import (
     Device, Encoder, Encoding, Folder, Head, IdColumn, Ids, Json, KeepVectors, Label, Member, MinLabel, Missing, Pairs,
-    Relation, RelationColumn, Separator, Setting, SourceColumn, TargetColumn, Texts, Vectors, app, as_json,
-    command, input_file, options_of, pairs_file, progress, say, watched)
+    Relation, RelationColumn, Separator, Setting, SourceColumn, SplitColumn, TargetColumn, Texts, Vectors,
+    WeightColumn, app, as_json, command, input_file, options_of, pairs_file, progress, say, watched)
 from .folder import (
     FILES, check_head, read_kept, report_of, require_writable, split_table, write_kept, write_together)
 from .inputs import (
@@ -100,6 +100,8 @@ def _report_text(report):
              + ", ".join(f"{n:,} {part}" for part, n in pairs.items())]
     if unused := data["read"].get("unused columns") or data["read"].get("columns not used"):
         lines.append(f"left unused: {unused if isinstance(unused, str) else ', '.join(map(str, unused))}")
+    if "weight column" in data["read"]:
+        lines.append(f"loss weighted by: {data['read']['weight column']}; of weight 0: {data['read']['weight 0']:,}")
     if false := data["kept"].get("labelled as not holding"):
         lines.append(f"labelled as not holding: {false:,}, known and not trained on")
     if data["dropped"]:
@@ -130,6 +132,18 @@ def _save(out, model, ds, items, report, copies):
 
     write_together(out, fill)
 
+# %% ../../nbs/cli/fitting.ipynb #ab98634b
+def _trained(head, ds, config, options, device):
+    "A head and the history of its training"
+    import torch
+
+    from rolebregman.training import fit as train
+    torch.manual_seed(config.seed)
+    model = _made(head, ds.dim, options).to(device)
+    say(f"training {head}; {columns_text(ds.report['read'])}; pairs: {len(ds.edges['train']):,}; items: "
+        f"{ds.num_nodes:,}; epochs: up to {config.epochs:,}")
+    return model, train(model, ds, config, progress=progress(config.epochs))
+
 # %% ../../nbs/cli/fitting.ipynb #6bd6773e
 @command(app, "rolebregman fit pairs.csv --vectors vectors.csv",
          "rolebregman fit pairs.tsv --vectors vectors.npy --ids ids.txt --source child --target parent --out tree",
@@ -157,7 +171,8 @@ def fit(
     min_label: MinLabel = None,
     relation: Relation = None,
     relation_column: RelationColumn = None,
-    split_column: Annotated[str | None, typer.Option(help="Column that says train, valid or test of a pair.")] = None,
+    split_column: SplitColumn = None,
+    weight_column: WeightColumn = None,
     sep: Separator = None,
     encoding: Encoding = None,
     split: Annotated[Literal["edge", "node"], typer.Option(help="node: no item of one part is in another.")] = "edge",
@@ -168,24 +183,17 @@ def fit(
     as_json_: Json = False,
 ):
     "Train a head on your own pairs."
-    import torch
-
-    from rolebregman.training import fit as train
     config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed), setting)
     require_writable(out)
     items = items_of(None, vectors, ids, texts, id_column, encoder, member)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
-    how |= options_said(relation=relation, relation_column=relation_column, split_column=split_column, sep=sep,
-                 encoding=encoding)
+    how |= options_said(relation=relation, relation_column=relation_column, split_column=split_column,
+                        weight_column=weight_column, sep=sep, encoding=encoding)
     files, copies = inputs_of(pairs, how, items, out, keep_vectors)
     ds = _dataset(pairs, items, how)
-    torch.manual_seed(seed)
-    model = _made(head, ds.dim, options | (dict(inputs=inputs) if inputs else {})).to(device)
-    say(f"training {head}; {columns_text(ds.report['read'])}; pairs: {len(ds.edges['train']):,}; items: "
-        f"{ds.num_nodes:,}; epochs: up to {epochs:,}")
     with items.named():
-        history = train(model, ds, config, progress=progress(epochs))
+        model, history = _trained(head, ds, config, options | (dict(inputs=inputs) if inputs else {}), device)
     report = _report(head, model, config, ds, history, device) | dict(inputs=files)
     _save(out, model, ds, items, report, copies)
     typer.echo(as_json(report) if as_json_ else f"{_report_text(report)}\nsaved in {out}")

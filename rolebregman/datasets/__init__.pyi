@@ -18,6 +18,7 @@ from . import sources as sources
 from . import toy as toy
 from . import vector_tables as vector_tables
 from . import vectors as vectors
+from . import weights as weights
 from . import whole_tables as whole_tables
 from . import word_vectors as word_vectors
 from . import wordnet as wordnet
@@ -149,6 +150,9 @@ from .vectors import VECTOR_FILES as VECTOR_FILES
 from .vectors import WORD_FILES as WORD_FILES
 from .vectors import read_ids as read_ids
 from .vectors import read_vectors as read_vectors
+from .weights import WEIGHT_COLUMNS as WEIGHT_COLUMNS
+from .weights import check_weights as check_weights
+from .weights import read_weights as read_weights
 from .whole_tables import WHOLE as WHOLE
 from .whole_tables import edges_of as edges_of
 from .word_vectors import NumberBlocks as NumberBlocks

@@ -15,6 +15,7 @@ import pandas as pd
 
 from .coded import code_ids, read_coded, repeats
 from .readers import as_ids, as_table, columns_named, find_column, other_separator
+from .weights import WEIGHT_COLUMNS, read_weights
 
 # %% ../../nbs/datasets/columns.ipynb #20156ae2
 # Names of the columns of sources and targets that are guessed
@@ -197,6 +198,13 @@ def _split_not_named(table, unused):
         if text := _part_words(table[column]):
             return f"{column} ({', '.join(text)}): name it with split_column= to keep to its parts"
 
+
+def _weight_not_named(table, unused):
+    "What is said of a column of weights that nobody has named; None where there is none"
+    among = table[unused]
+    if (column := next((c for name in WEIGHT_COLUMNS for c in columns_named(among.columns, name)), None)) is not None:
+        return f"{str(column).strip()}: name it with weight_column= to weigh the loss by it"
+
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a11
 def _used(columns, table):
     "Which columns were taken and which were not, in words"
@@ -206,13 +214,15 @@ def _used(columns, table):
         used["unused columns"] = ", ".join(str(c).strip() for c in unused)
     if split := _split_not_named(table, unused):
         used["split column not used"] = split
+    if weight := _weight_not_named(table, unused):
+        used["weight column not used"] = weight
     return used
 
 
 NOT_HOLDING = "labelled as not holding"  # what such rows are called in a report
 
 
-def _with_labels(found, table, label, min_label, split_column, where):
+def _with_labels(found, table, label, min_label, split_column, weight_column, where):
     "The rows with what their labels and parts say, and what was read"
     read = {}
     if label is not None:
@@ -229,6 +239,14 @@ def _with_labels(found, table, label, min_label, split_column, where):
         _check_consistent(found, parts, where, lambda rows: "is " + " and ".join(
             f"{k} in row {n}" for k, n in rows.items()))
         found = found.assign(part=parts)
+    if weight_column is not None:
+        weights = read_weights(table[weight_column], where)
+        if not weights.any(): raise ValueError(f"{where}: column {weight_column!r} is 0 in each row; pairs of weight 0 "
+                                               "are not learned")
+        read |= {"weight column": weight_column, "weight 0": int((weights == 0).sum())}
+        _check_consistent(found, weights, where, lambda rows: "has weight " + " and ".join(
+            f"{k:g} in row {n}" for k, n in rows.items()))
+        found = found.assign(weight=weights)
     return found, read
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a15
@@ -243,8 +261,9 @@ def read_rows(
     split_column: str | None = None,  # column of the parts: train, valid and test
     sep: str | None = None,  # between the fields of a text file
     encoding: str | None = None,  # of a text file
+    weight_column: str | None = None,  # column of the weights of the loss
 ) -> tuple[pd.DataFrame, dict, dict[str, int]]:  # rows, ids as codes (see `code_ids`), what was read, and dropped
-    """Every row of a table of pairs: source, target, row, and where the table says so score, holds and part.
+    """Every row of a table of pairs: source, target, row, and where the table says so score, holds, part and weight.
 
     Raises `ValueError` that names the row of an empty field, an unreadable label, or a pair of which two rows say
     different things, and the columns of which two could be meant."""
@@ -259,18 +278,20 @@ def read_rows(
     found = _coded_pairs(table, source, target, where)
     read = {"rows": len(table), "source column": source, "target column": target}
     split_column = find_column(table, ("the split",), where, split_column, "split_column") if split_column else None
+    weight = find_column(table, ("the weight",), where, weight_column, "weight_column") if weight_column else None
     among = table.drop(columns=[source, target]) if label is None else table
     label = find_column(among, LABEL_COLUMNS, where, label, "label")
     if min_label is not None and label is None:
         raise ValueError(f"{where} has no column 'label' (label=); its columns are {list(table.columns)}")
-    taken = [c for c in (source, target, label, split_column) if c is not None]
+    taken = [c for c in (source, target, label, split_column, weight) if c is not None]
     ours, relation_column, which = _of_relation(table, taken, relation, relation_column, where)
     if ours is not None:
         read |= {"relation column": relation_column, "relation": which}
         dropped["of another relation"] = int((~ours).sum())
         found, table = found[ours], table[ours]  # whose index still counts rows
-    read |= _used(dict(source=source, target=target, label=label, relation=relation_column, split=split_column), table)
-    found, said = _with_labels(found, table, label, min_label, split_column, where)
+    read |= _used(dict(source=source, target=target, label=label, relation=relation_column, split=split_column,
+                       weight=weight), table)
+    found, said = _with_labels(found, table, label, min_label, split_column, weight, where)
     return found, read | said, dropped
 
 # %% ../../nbs/datasets/columns.ipynb #eb99c163
@@ -278,9 +299,9 @@ def unique_pairs(
     rows: pd.DataFrame,  # from `read_rows`
     dropped: dict[str, int],  # what was dropped before
     where: str | Path,  # what an error names: the file
-) -> tuple[pd.DataFrame, dict[str, int]]:  # source, target (codes), row and perhaps part; what was dropped, by kind
+) -> tuple[pd.DataFrame, dict[str, int]]:  # source, target (codes), row, perhaps part and weight; what was dropped
     "The set of the pairs that hold. Raises `ValueError` where none is left."
-    found = rows[["source", "target", "row", *rows.columns.intersection(["part"])]]
+    found = rows[["source", "target", "row", *rows.columns.intersection(["part", "weight"])]]
     if "holds" in rows:
         found, dropped = found[rows["holds"]], dropped | {NOT_HOLDING: int((~rows["holds"]).sum())}
     for why, which in (("self-pair", lambda some: (some["source"] == some["target"]).to_numpy()),

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ..common import sorted_unique
+from .weights import check_weights
 
 # %% ../../nbs/datasets/directed.ipynb #a336cef2
 class Report(dict):
@@ -161,6 +162,7 @@ class _Relation:
     seed: int = 0  # the seed of the split
     pool: np.ndarray | None = None  # int64 (p,), rows that may be candidate targets; all nodes by default
     known: np.ndarray | None = None  # int64 (k, 2), annotated positives that are in no split: never negatives
+    weights: np.ndarray | None = None  # float64, one for each training edge: how much it counts in the loss
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
 
     def __post_init__(self):
@@ -172,6 +174,7 @@ class _Relation:
         self.known = _check_edges("known", np.empty((0, 2), int) if self.known is None else self.known, self.nodes)
         self.pool = np.arange(self.num_nodes) if self.pool is None else _check_pool(self.pool, self.num_nodes)
         self.graded = None if self.graded is None else _check_graded(self.graded, self.nodes)
+        self.weights = None if self.weights is None else check_weights(self.weights, len(self.edges["train"]))
         codes = _check_disjoint(self)
         if not len(self.known):
             self.__dict__["positives"] = _ends(codes, self.num_nodes)  # of `_Positives`, who would sort them again
@@ -244,6 +247,8 @@ class _Limited(_Positives):
             used = "training edges used" if split == "train" else "validation edges used"
             some.report = Report(before.report, **{used: f"{most:,} of {len(edges):,}"})
             some.edges, some.known = {**before.edges, split: keep}, np.concatenate([before.known, rest])
+            if split == "train" and before.weights is not None:
+                some.weights = check_weights(before.weights[kept], most)
             if split in (own := getattr(before, "negatives", {})):  # official ones, a row for each edge
                 some.negatives = {**own, split: own[split][kept]}
         return some

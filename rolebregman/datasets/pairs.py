@@ -21,6 +21,7 @@ from .coded import places_of
 from .columns import (
     NOT_HOLDING, pairs_of_table, pick_columns, read_rows, scored_pairs, unique_pairs)
 from .readers import as_ids, as_table, find_column, kind_of, read_texts, table_blocks
+from .weights import check_weights
 from .vectors import WORD_FILES, read_ids, read_vectors
 
 # %% ../../nbs/datasets/pairs.ipynb #7a3c5e09
@@ -276,6 +277,9 @@ def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, s
     if len(rest):
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
     ds = DirectedDataset(name, features, nodes, parts, report, seed, _pool_rows(pool, row, rows), rest)
+    if "weight" in pairs:
+        weights = pd.Series(pairs["weight"].to_numpy(), ds.codes(rows))
+        ds.weights = check_weights(weights[ds.codes(ds.edges["train"])], len(ds.edges["train"]))
     if scored is not None:
         ds.graded = _graded(scored, row, ds, seed, fractions)
     _note_oddities(ds)
@@ -364,6 +368,7 @@ def from_pairs(
     split_column: str | None = None,  # column that says train, valid or test of each pair, in place of a random split
     sep: str | None = None,  # between the fields of a text file of pairs; by default by its name
     encoding: str | None = None,  # of a text file of pairs; UTF-8 by default
+    weight_column: str | None = None,  # column of weights: how much a training pair counts in the loss
     member: str | None = None,  # of an .npz, .safetensors or .zip of `embeddings` that holds several
 ) -> DirectedDataset:  # nodes: id, and text where there is one
     """A dataset from the user's own pairs: `from_pairs("pairs.csv", embeddings="vectors.npy", ids=ids)`.
@@ -376,7 +381,7 @@ def from_pairs(
     items = Items(embeddings, ids, texts, id_column, encoder, member)
     where = str(pairs) if _is_file(pairs) else "pairs"
     rows, read, dropped = read_rows(pairs, source, target, label, min_label, relation, relation_column, split_column,
-                                    sep, encoding)
+                                    sep, encoding, weight_column)
     held, dropped = unique_pairs(rows, dropped, where)
     scored = scored_pairs(rows) if NOT_HOLDING in dropped or min_label is not None else None
     asked = held if min_label is None else scored  # what does not hold and has no vector, is left out
