@@ -41,13 +41,13 @@ def _label(ds, row):  # how messages name a node, for example node 17 (GO:000563
 
 
 class NegativeSampler:
-    "Draws targets uniformly from `ds.pool`: never an annotated target of the source in any split, never the source."
+    "Draws targets uniformly from `ds.pool`: never one that holds with the source in any split, never the source."
     def __init__(
         self,
-        ds: DirectedDataset,  # its positives of all splits are never drawn
+        ds: DirectedDataset,  # what holds there in any split is never drawn
     ):
         n, pool, nodes = ds.num_nodes, sorted_unique(ds.pool), np.arange(ds.num_nodes)
-        source, target = ds.positives.T
+        source, target = ds.holding.T
         keys = sorted_unique(np.concatenate([source * n + target, nodes * n + nodes]))
         source, target = keys // n, keys % n
         place = np.searchsorted(pool, target)
@@ -71,8 +71,8 @@ class NegativeSampler:
         free = self.free[sources]
         if (free == 0).any():
             row = int(sources[free == 0][0])
-            raise ValueError(f"{_label(self.ds, row)} has no negative: each of the {len(self.pool)} candidates in "
-                             "the pool is one of its annotated targets or itself; enlarge the pool or drop this source")
+            raise ValueError(f"{_label(self.ds, row)} has no negative: each of the {len(self.pool)} candidates in the "
+                             "pool is one of its known targets or itself; enlarge the pool or drop this source")
         nth = (torch.rand(len(sources), k, generator=generator, dtype=torch.float64) * free[:, None]).long()
         query = sources[:, None] * (len(self.pool) + 1) + nth
         return self.pool[nth + torch.searchsorted(self.lookup, query, right=True) - self.start[sources][:, None]]
@@ -82,7 +82,7 @@ class NegativeSampler:
         sources,  # rows of `ds.features`, int64 (...)
         targets,  # rows of `ds.features`, int64, broadcast against `sources`
     ) -> Tensor:  # bool (...)
-        "True where the pair is annotated in any split, or where the target is the source itself."
+        "True where the pair holds, annotated in any split or implied, or where the target is the source itself."
         query = torch.as_tensor(sources) * self.num_nodes + torch.as_tensor(targets)
         return self.keys[torch.searchsorted(self.keys, query).clamp(max=len(self.keys) - 1)] == query
 
@@ -318,8 +318,8 @@ def evaluate(
 
 # %% ../nbs/05_evaluation.ipynb #9d29f2c4
 def _left_out(ds, x, candidates):
-    "The pairs (position in `x`, position among `candidates`) that are annotated, or an item with itself"
-    known, x = ds.positives, x.numpy()
+    "The pairs (position in `x`, position among `candidates`) that hold, or an item with itself"
+    known, x = ds.holding, x.numpy()
     first, last = np.searchsorted(known[:, 0], x), np.searchsorted(known[:, 0], x, side="right")
     i = np.repeat(np.arange(len(x)), last - first)
     j = known[np.arange(len(i)) + np.repeat(first - np.cumsum(last - first) + last - first, last - first), 1]
@@ -337,7 +337,7 @@ def filtered_ranks(
     block: int = 1 << 18,  # distances computed at a time; halved, with a word in the log, where memory runs out
     sources: int = 256,  # edges ranked at once
 ) -> Tensor:  # float64 (m,), from 1 to the number of candidates
-    """Rank of each annotated target among the whole pool and all targets of the split, other annotated ones left out.
+    """Rank of each annotated target among the whole pool and all targets of the split, others that hold left out.
 
     They are the ranks by the head's own distances, ties averaged, also where a faster form decides most of them.
     Raises a ValueError for an unknown or empty split, and for a distance that is not finite."""

@@ -49,7 +49,7 @@ def _all(version: Annotated[bool, typer.Option("--version", callback=_version, i
 # %% ../../nbs/cli/command.ipynb #996818fe
 # Arguments of the library that are options of `fit`, and where an argument ends
 _ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split",
-              "relation", "relation_column", "split_column", "sep", "encoding")
+              "relation", "relation_column", "split_column", "sep", "encoding", "transitive")
 _VALUE = r"=(?:'([\w.;|,-]+)'|(?=[\s,;:.)]|$))"
 
 

@@ -153,6 +153,8 @@ def fit(
     split_column: Annotated[str | None, typer.Option(help="Column that says train, valid or test of a pair.")] = None,
     sep: Separator = None,
     encoding: Encoding = None,
+    transitive: Annotated[bool, typer.Option("--transitive", help="What chains of pairs connect holds as well, and is "
+                          "never a negative.")] = False,
     split: Annotated[Literal["edge", "node"], typer.Option(help="node: no item of one part is in another.")] = "edge",
     fractions: Annotated[tuple[float, float, float], typer.Option(help="Train, valid, test.")] = (0.8, 0.1, 0.1),
     missing: Missing = "raise",
@@ -173,7 +175,7 @@ def fit(
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
     how |= options_said(relation=relation, relation_column=relation_column, split_column=split_column, sep=sep,
-                 encoding=encoding)
+                        encoding=encoding, transitive=transitive)
     inputs, copies = inputs_of(pairs, how, items, out, keep_vectors)
     ds = _dataset(pairs, items, how)
     torch.manual_seed(seed)
@@ -212,6 +214,7 @@ def _of_split(head, items, dim, named):
     import numpy as np
     import pandas as pd
 
+    from rolebregman.datasets.closure import transitive_closure
     from rolebregman.datasets.directed import PARTS, DirectedDataset, Report
     report, split = report_of(head), read_kept(head, "split")
     check_head(head, strictly=True)
@@ -224,10 +227,11 @@ def _of_split(head, items, dim, named):
         raise ValueError(f"{items.vectors or items.texts}: {lost.sum():,} of the pairs of fit have no {lacking} now, "
                          f"the first {source!r} -> {target!r}; give the vectors of all of them, or fit again")
     edges = {part: rows[split["split"] == part] for part in (*PARTS, "")}
-    known, seed = edges.pop(""), report["inputs"]["how"]["seed"]
+    known, how = edges.pop(""), report["inputs"]["how"]
+    implied = transitive_closure(rows, len(index))[0] if how.get("transitive") else None
     with items.named():
-        return DirectedDataset("pairs", features, pd.DataFrame(dict(id=index)), edges, Report(report["data"]), seed,
-                               known=known)
+        return DirectedDataset("pairs", features, pd.DataFrame(dict(id=index)), edges, Report(report["data"]),
+                               how["seed"], known=known, implied=implied)
 
 # %% ../../nbs/cli/fitting.ipynb #1a1cfcca
 def _known_pairs(head):
@@ -243,12 +247,14 @@ def _known_pairs(head):
     return split_table(ds)
 
 
-def _with_known(ds, known, drop_seen):
+def _with_known(ds, known, drop_seen, transitive):
     "A dataset of new pairs in which those of `fit` are never negatives; how many of the new ones are in which part"
     from copy import copy
 
     import numpy as np
     import pandas as pd
+
+    from rolebregman.datasets.closure import transitive_closure
     index = pd.Index(ds.nodes["id"])
     rows = np.stack([index.get_indexer(known[end]) for end in ("source", "target")], 1)
     there = (rows >= 0).all(axis=1)
@@ -257,13 +263,14 @@ def _with_known(ds, known, drop_seen):
     of = part.reindex(ds.codes(new)).fillna("new").to_numpy()
     seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")}
     some = copy(ds)
-    some.__dict__.pop("positives", None)  # it is computed from what changes here
+    for name in ("positives", "holding"): some.__dict__.pop(name, None)  # computed from what changes here
     keep = ~np.isin(of, ("train", "valid")) if drop_seen else np.ones(len(new), bool)
     if not keep.any():
         raise ValueError(f"each of the {len(new):,} pairs has been seen by fit; without --drop-seen they are measured")
     some.edges = {**ds.edges, "train": new[keep]}
     held = np.concatenate([rows[there], new[~keep]])
     some.known = held[~np.isin(ds.codes(held), ds.codes(new[keep]))]
+    some.implied = transitive_closure(some.positives, some.num_nodes)[0] if transitive else None
     if drop_seen:
         some.report["dropped"] |= {f"seen by fit ({name})": seen[name] for name in ("train", "valid") if seen[name]}
     return some.check_negatives(), seen
@@ -293,7 +300,8 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
             ds = from_pairs(path, features, ids=list(index), fractions=(1, 0, 0), **how, **more)
     if how["min_label"] is not None:
         ds.report["read"]["min label"] = how["min_label"]
-    return _with_known(ds, _known_pairs(head), drop_seen)
+    how = (report_of(head) or dict(inputs=dict(how={})))["inputs"]["how"]
+    return _with_known(ds, _known_pairs(head), drop_seen, how.get("transitive"))
 
 # %% ../../nbs/cli/fitting.ipynb #b792104f
 def _of_new_pairs(head, pairs, ds, seen, drop_seen):

@@ -1,5 +1,6 @@
 from . import catalogue as catalogue
 from . import citations as citations
+from . import closure as closure
 from . import columns as columns
 from . import directed as directed
 from . import encoders as encoders
@@ -28,6 +29,10 @@ from .citations import bag_of_words as bag_of_words
 from .citations import load_citation as load_citation
 from .citations import read_citation_npz as read_citation_npz
 from .citations import read_linqs as read_linqs
+from .closure import note_implied as note_implied
+from .closure import relation_matrix as relation_matrix
+from .closure import sorted_pairs as sorted_pairs
+from .closure import transitive_closure as transitive_closure
 from .columns import LABEL_COLUMNS as LABEL_COLUMNS
 from .columns import LABEL_WORDS as LABEL_WORDS
 from .columns import NOT_HOLDING as NOT_HOLDING
@@ -142,4 +147,3 @@ from .wordnet import basic_pairs as basic_pairs
 from .wordnet import load_wordnet as load_wordnet
 from .wordnet import read_wordnet as read_wordnet
 from .wordnet import split_cones as split_cones
-from .wordnet import transitive_closure as transitive_closure

@@ -155,6 +155,7 @@ class _Relation:
     pool: np.ndarray | None = None  # int64 (p,), rows that may be candidate targets; all nodes by default
     known: np.ndarray | None = None  # int64 (k, 2), annotated positives that are in no split: never negatives
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
+    implied: np.ndarray | None = None  # int64 (k, 2), of a transitive relation: pairs that follow, never negatives
 
     def __post_init__(self):
         self.features = _check_features(self.features, self.name)
@@ -165,6 +166,7 @@ class _Relation:
         self.known = _check_edges("known", np.empty((0, 2), int) if self.known is None else self.known, self.nodes)
         self.pool = np.arange(self.num_nodes) if self.pool is None else _check_pool(self.pool, self.num_nodes)
         self.graded = None if self.graded is None else _check_graded(self.graded, self.nodes)
+        self.implied = None if self.implied is None else _check_edges("implied", self.implied, self.nodes)
         _check_disjoint(self)
 
     def id(self, row: int):  # row of features
@@ -200,16 +202,23 @@ class _Positives(_Relation):
 
     @cached_property
     def positives(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
-        "Every annotated positive, of any split or of none: what a negative must not be."
+        "Every annotated positive, of any split or of none."
         codes = sorted_unique(self.codes(np.concatenate([*self.edges.values(), self.known])))
+        return np.stack(np.divmod(codes, self.num_nodes), 1)
+
+    @cached_property
+    def holding(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
+        "Every pair that holds, as the positives or as what they imply: what a negative must not be."
+        if self.implied is None: return self.positives
+        codes = sorted_unique(self.codes(np.concatenate([self.positives, self.implied])))
         return np.stack(np.divmod(codes, self.num_nodes), 1)
 
     def one_way(
         self,
         split: str = "test",  # "train", "valid" or "test"
     ) -> np.ndarray:  # bool (m,)
-        "True for each edge of `split` whose reverse is not a positive: only those have a direction to be judged."
-        return ~_among(self.codes(self.edges[split][:, ::-1]), self.codes(self.positives))
+        "True for each edge of `split` whose reverse does not hold: only those have a direction to be judged."
+        return ~_among(self.codes(self.edges[split][:, ::-1]), self.codes(self.holding))
 
 # %% ../../nbs/datasets/directed.ipynb #411832b3
 class _Limited(_Positives):
@@ -244,8 +253,8 @@ class _WithNegatives(_Limited):
     "Whether there is a negative of every source"
 
     def full_sources(self) -> np.ndarray:  # rows, int64 (s,), sorted
-        "Sources of edges that have no negative: each candidate of the pool is a positive of theirs, or themselves."
-        positives = self.positives
+        "Sources of edges that have no negative: with each candidate of the pool they hold, or it is themselves."
+        positives = self.holding
         whole = len(self.pool) == self.num_nodes
         inside = positives if whole else positives[_among(positives[:, 1], self.pool)]
         taken = np.bincount(inside[:, 0], minlength=self.num_nodes)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from .closure import note_implied, transitive_closure
 from .directed import PARTS, DirectedDataset, Report, feature_blocks, split_by
 from .encoders import encode_texts
 from .columns import (
@@ -253,7 +254,7 @@ def _own_parts(pairs, rows, rank):
     return {name: rows[order][part == name] for name in PARTS}, np.empty((0, 2), np.int64)
 
 
-def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, split, pool):
+def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, split, pool, transitive):
     "The nodes and pairs as a dataset, with what is odd about them in its report"
     row = pd.Series(np.arange(len(nodes)), nodes["id"])
     rows = np.stack([row[pairs["source"]], row[pairs["target"]]], 1)
@@ -262,7 +263,8 @@ def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, s
     parts, rest = _own_parts(pairs, rows, rank) if own else split_by(split, rows, seed, fractions, rank)
     if len(rest):
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
-    ds = DirectedDataset(name, features, nodes, parts, report, seed, _pool_rows(pool, row, rows), rest)
+    implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
+    ds = DirectedDataset(name, features, nodes, parts, report, seed, _pool_rows(pool, row, rows), rest, implied=implied)
     if scored is not None:
         ds.graded = _graded(scored, row, ds, seed, fractions)
     _note_oddities(ds)
@@ -298,6 +300,10 @@ def _note_oddities(ds):
     both = np.isin(ds.codes(ds.positives[:, ::-1]), ds.codes(ds.positives)).sum()
     if both:
         ds.report["kept"]["pairs in both directions"] = int(both)
+    if ds.implied is not None and ds.graded is not None:
+        scored = ds.codes(ds.graded[["source", "target"]].to_numpy())
+        if odd := int(np.isin(scored, ds.codes(ds.implied)).sum()):
+            ds.report["kept"]["labelled as not holding, but implied by others"] = odd
 
 # %% ../../nbs/datasets/pairs.ipynb #5d0c7e11
 def _check_arguments(missing, split, fractions, split_column):
@@ -343,6 +349,7 @@ def from_pairs(
     split_column: str | None = None,  # column that says train, valid or test of each pair, in place of a random split
     sep: str | None = None,  # between the fields of a text file of pairs; by default by its name
     encoding: str | None = None,  # of a text file of pairs; UTF-8 by default
+    transitive: bool = False,  # what chains of pairs connect holds as well, and is never a negative
 ) -> DirectedDataset:  # nodes: id, and text where there is one
     """A dataset from the user's own pairs: `from_pairs("pairs.csv", embeddings="vectors.npy", ids=ids)`.
 
@@ -368,4 +375,5 @@ def from_pairs(
     if of_vectors:
         report["vectors"] = of_vectors
     with items.named():
-        return _dataset_of(name, features, nodes, held, scored, report, seed, fractions, split, pool)
+        return _dataset_of(name, features, nodes, held, scored, report, seed, fractions, split, pool,
+                           transitive)

@@ -154,7 +154,7 @@ def test_a_task_opens_a_dataset_of_its_own_wherever_it_is_fitted(undisturbed, tm
 
     mine = [Mine("mine", task.head, task.seed, train=task.train) for task in tasks()]
     rows = run_grid(mine, Store(tmp_path / "rows.csv"), jobs=2, progress=False)
-    same = undisturbed.assign(dataset="mine")
+    same = undisturbed.assign(dataset="mine", config=[task.config for task in mine])
     pd.testing.assert_frame_equal(steady(rows), steady(same), check_exact=True)
 
 
