@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'SourceColumn', 'TargetColumn', 'Label', 'MinLabel',
-           'Encoder', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator', 'Encoding', 'Missing', 'Out',
-           'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say', 'watched', 'progress', 'command', 'try_command',
-           'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'Encoder', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator', 'Encoding', 'Transitive',
+           'Missing', 'Out', 'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say', 'watched', 'progress', 'command',
+           'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -248,6 +248,8 @@ RelationColumn = Annotated[str | None, typer.Option(help="Column of the relation
 Separator = Annotated[str | None, typer.Option("--sep", help="What stands between the fields of the file of pairs; by "
                       "its name by default.")]
 Encoding = Annotated[str | None, typer.Option(help="Of the file of pairs; UTF-8 by default.")]
+Transitive = Annotated[bool, typer.Option("--transitive", help="What chains of pairs connect holds as well, and is "
+                                          "never a negative.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]
 Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File to write, - for standard output.")]
 Folder = Annotated[Path, typer.Option(callback=_folder, file_okay=False, help="Folder for the head and its report.")]

@@ -15,7 +15,7 @@ import typer
 from .. import __version__
 from .command import (
     Device, Encoder, Encoding, Folder, Head, IdColumn, Ids, Json, KeepVectors, Label, MinLabel, Missing, Pairs,
-    Relation, RelationColumn, Separator, Setting, SourceColumn, TargetColumn, Texts, Vectors, app, as_json,
+    Relation, RelationColumn, Separator, Setting, SourceColumn, TargetColumn, Texts, Transitive, Vectors, app, as_json,
     command, input_file, options_of, pairs_file, progress, say, watched)
 from .folder import (
     FILES, check_head, read_kept, report_of, require_writable, split_table, write_kept, write_together)
@@ -30,6 +30,7 @@ def _settings(head, training, setting):
 
     from rolebregman.baselines.registry import HEADS
     from rolebregman.training import TrainConfig
+    if head not in HEADS: raise typer.BadParameter(f"there is no head {head!r}; choose from {', '.join(HEADS)}")
     known = {f.name for f in fields(TrainConfig)} - set(training)
     own = [k for k in inspect.signature(HEADS[head].head).parameters if k != "dim"]
     try:
@@ -153,8 +154,7 @@ def fit(
     split_column: Annotated[str | None, typer.Option(help="Column that says train, valid or test of a pair.")] = None,
     sep: Separator = None,
     encoding: Encoding = None,
-    transitive: Annotated[bool, typer.Option("--transitive", help="What chains of pairs connect holds as well, and is "
-                          "never a negative.")] = False,
+    transitive: Transitive = False,
     split: Annotated[Literal["edge", "node"], typer.Option(help="node: no item of one part is in another.")] = "edge",
     fractions: Annotated[tuple[float, float, float], typer.Option(help="Train, valid, test.")] = (0.8, 0.1, 0.1),
     missing: Missing = "raise",
@@ -165,9 +165,7 @@ def fit(
     "Train a head on your own pairs."
     import torch
 
-    from rolebregman.baselines.registry import HEADS
     from rolebregman.training import fit as train
-    if head not in HEADS: raise typer.BadParameter(f"there is no head {head!r}; choose from {', '.join(HEADS)}")
     config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed),
                                 setting or [])
     require_writable(out)
@@ -263,7 +261,8 @@ def _with_known(ds, known, drop_seen, transitive):
     of = part.reindex(ds.codes(new)).fillna("new").to_numpy()
     seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")}
     some = copy(ds)
-    for name in ("positives", "holding"): some.__dict__.pop(name, None)  # computed from what changes here
+    for name in ("positives", "holding"):
+        some.__dict__.pop(name, None)  # it is computed from what changes here
     keep = ~np.isin(of, ("train", "valid")) if drop_seen else np.ones(len(new), bool)
     if not keep.any():
         raise ValueError(f"each of the {len(new):,} pairs has been seen by fit; without --drop-seen they are measured")
