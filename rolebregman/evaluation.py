@@ -8,7 +8,7 @@ __all__ = ['METRICS', 'preference_rate', 'NegativeSampler', 'score_edges', 'chec
 
 # %% ../nbs/05_evaluation.ipynb #fa50d4d1
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from .datasets.directed import DirectedDataset
+from .datasets.hard import hard_negatives
 from .heads.distance_head import DistanceHead
 from .heads.ranking import Candidates, encode_rows, gather_rows
 from .common import compiled, named_generator, require_type, sorted_unique
@@ -134,6 +135,8 @@ class Scores:
     reverse: Tensor  # `D(y, x)` of the same pairs (m,)
     negative: Tensor  # `D(x, y-)` to the sampled candidates of each source (m, c)
     one_way: Tensor  # bool (m,): False where the reverse is annotated too
+    with_hard: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))  # pairs that have any (h,)
+    hard: Tensor = field(default_factory=lambda: torch.zeros(0, 1))  # `D(x, y')` to their hard candidates (h, k)
 
 
 def _edges_of(ds, split):
@@ -163,9 +166,12 @@ def score_split(
         raise ValueError(f"candidates = {candidates:,}: only {len(ds.pool):,} targets can be drawn; take 'all'")
     negatives = NegativeSampler(ds).sample(edges[:, 0], candidates, named_generator(ds.name, split, ds.seed))
     distances = score_edges(head, ds.features, edges, negatives, compile=compile)
-    scores = Scores(*distances, torch.as_tensor(ds.one_way(split)))
+    there, harder = hard_negatives(ds, split)
+    hard = score_edges(head, ds.features, edges[there], harder, compile=compile)[2]
+    scores = Scores(*distances, torch.as_tensor(ds.one_way(split)), there.nonzero()[:, 0], hard)
     pairs = ((scores.forward, edges[:, 0], edges[:, 1]), (scores.reverse, edges[:, 1], edges[:, 0]),
-             (scores.negative, edges[:, :1].expand_as(negatives), negatives))
+             (scores.negative, edges[:, :1].expand_as(negatives), negatives),
+             (hard, edges[there, :1].expand_as(harder), harder))
     for distance, source, target in pairs:
         bad = ~torch.isfinite(distance)
         if bad.any():
@@ -288,6 +294,18 @@ def _forward_preferred_rate(scores):
 def _tie_rate(scores):
     "share of one-way pairs with a gap of zero"
     return (scores.forward[scores.one_way] == scores.reverse[scores.one_way]).double().mean().item()
+
+# %% ../nbs/05_evaluation.ipynb #cca0b2be
+@Metric("hard_ranking_accuracy")
+def _hard_ranking_accuracy(scores):
+    "share of (pair, hard candidate) with the pair smaller, a tie one half, over the pairs that have any"
+    return preference_rate(scores.forward[scores.with_hard][:, None], scores.hard)
+
+
+@Metric("hard_pair_rate")
+def _hard_pair_rate(scores):
+    "share of pairs that have a hard candidate"
+    return len(scores.with_hard) / len(scores.forward)
 
 # %% ../nbs/05_evaluation.ipynb #346c5286
 def split_metrics(

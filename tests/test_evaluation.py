@@ -26,13 +26,14 @@ from rolebregman.evaluation import (
 )
 
 NAMES = ("ranking_accuracy direction_accuracy negative_rate mrr hits@1 hits@3 hits@10 auc average_precision gap_mean "
-         "forward_preferred_rate tie_rate").split()
+         "forward_preferred_rate tie_rate hard_ranking_accuracy hard_pair_rate").split()
 
 
 def made(forward, reverse, negative, one_way=None):
     "Scores of plain lists"
     one_way = [True] * len(forward) if one_way is None else one_way
-    return Scores(*(torch.tensor(x, dtype=torch.float64) for x in (forward, reverse, negative)), torch.tensor(one_way))
+    scores = [torch.tensor(x, dtype=torch.float64) for x in (forward, reverse, negative)]
+    return Scores(*scores, torch.tensor(one_way), torch.arange(len(forward)), scores[2][:, -1:])  # the last is hard
 
 
 def head_and_tree(name="role_bregman"):
@@ -47,7 +48,8 @@ def test_metrics_by_hand():
         "ranking_accuracy": 3.5 / 6, "direction_accuracy": 0.5, "negative_rate": 1 / 12,
         "mrr": (1 + 1 / 2.5 + 1 / 2) / 3, "hits@1": 1 / 3, "hits@3": 1.0, "hits@10": 1.0,
         "auc": (3 + 1.5 + 1.5) / 9, "average_precision": 1 / 3 + 2 / 3 * 3 / 5, "gap_mean": 0.0,
-        "forward_preferred_rate": 1 / 3, "tie_rate": 1 / 3})
+        "forward_preferred_rate": 1 / 3, "tie_rate": 1 / 3,
+        "hard_ranking_accuracy": 1 / 3, "hard_pair_rate": 1})
 
 
 def test_two_way_pairs_leave_direction_only():

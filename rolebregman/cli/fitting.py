@@ -143,6 +143,7 @@ def fit(
     patience: Annotated[int, typer.Option(min=0, help="Stop after so many without a better one; 0: never.")] = 20,
     loss: Annotated[Literal["margin", "softmax"], typer.Option(help="Loss of the training.")] = "margin",
     lr: Annotated[float, typer.Option(help="Step size.")] = 1e-3,
+    hard_share: Annotated[float, typer.Option(min=0, max=1, help="Share of hard ones among the negatives.")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of split, first weights and training.")] = 0,
     setting: Setting = None,
     source: SourceColumn = None,
@@ -166,8 +167,8 @@ def fit(
     import torch
 
     from rolebregman.training import fit as train
-    config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed),
-                                setting or [])
+    config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed,
+                                           hard_share=hard_share), setting or [])
     require_writable(out)
     items = items_of(None, vectors, ids, texts, id_column, encoder)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,

@@ -5,6 +5,7 @@ from . import columns as columns
 from . import directed as directed
 from . import encoders as encoders
 from . import glove as glove
+from . import hard as hard
 from . import hyperlex as hyperlex
 from . import obo as obo
 from . import ogb_files as ogb_files
@@ -60,6 +61,10 @@ from .encoders import check_vectors as check_vectors
 from .encoders import encode_texts as encode_texts
 from .glove import load_glove as load_glove
 from .glove import vectors_for as vectors_for
+from .hard import HARD_KINDS as HARD_KINDS
+from .hard import HardCandidates as HardCandidates
+from .hard import hard_candidates as hard_candidates
+from .hard import hard_negatives as hard_negatives
 from .hyperlex import HYPERLEX_TYPES as HYPERLEX_TYPES
 from .hyperlex import graded_correlation as graded_correlation
 from .hyperlex import load_hyperlex as load_hyperlex

@@ -156,6 +156,8 @@ class _Relation:
     known: np.ndarray | None = None  # int64 (k, 2), annotated positives that are in no split: never negatives
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
     implied: np.ndarray | None = None  # int64 (k, 2), of a transitive relation: pairs that follow, never negatives
+    denied: dict[str, np.ndarray] | None = None  # by split, int64 (k, 2): pairs that somebody judged not to hold
+    hard_kinds: tuple = ()  # of `HARD_KINDS`: which targets share the topic of a pair and are hardly true
 
     def __post_init__(self):
         self.features = _check_features(self.features, self.name)
@@ -167,6 +169,7 @@ class _Relation:
         self.pool = np.arange(self.num_nodes) if self.pool is None else _check_pool(self.pool, self.num_nodes)
         self.graded = None if self.graded is None else _check_graded(self.graded, self.nodes)
         self.implied = None if self.implied is None else _check_edges("implied", self.implied, self.nodes)
+        self.denied = {k: _check_edges(f"denied[{k!r}]", v, self.nodes) for k, v in (self.denied or {}).items()}
         _check_disjoint(self)
 
     def id(self, row: int):  # row of features

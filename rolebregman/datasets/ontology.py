@@ -228,7 +228,8 @@ def _from_terms(name, terms, edges, report, dropped, seed, encoder, quiet, split
     report["dropped or changed"] = {k: v for k, v in dropped.items() if v}
     implied = note_implied(report, rows, transitive_closure(rows, len(terms))[0]) if transitive else None
     features = encode_texts(terms["text"], encoder, quiet=quiet)
-    return DirectedDataset(name, features, terms, parts, report, seed, known=rest, implied=implied)
+    return DirectedDataset(name, features, terms, parts, report, seed, known=rest, implied=implied,
+                           hard_kinds=("siblings", "aunts", "reverse") if transitive else ("reverse",))
 
 # %% ../../nbs/datasets/ontology.ipynb #ef1d8177
 def load_go(

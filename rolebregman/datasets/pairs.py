@@ -264,9 +264,11 @@ def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, s
     if len(rest):
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
     implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
-    ds = DirectedDataset(name, features, nodes, parts, report, seed, _pool_rows(pool, row, rows), rest, implied=implied)
+    ds = DirectedDataset(name, features, nodes, parts, report, seed, _pool_rows(pool, row, rows), rest, implied=implied,
+                         hard_kinds=("siblings", "aunts", "reverse") if transitive else ("reverse",))
     if scored is not None:
         ds.graded = _graded(scored, row, ds, seed, fractions)
+        ds.hard_kinds += ("premise",)
     _note_oddities(ds)
     return ds.check_negatives()
 

@@ -43,4 +43,4 @@ def toy_tree(
     edges = np.array(edges)
     implied = note_implied(report, edges, transitive_closure(edges, len(texts))[0])
     return DirectedDataset("toy", np.array(vectors, dtype=np.float32), nodes, split_edges(edges, seed), report, seed,
-                           implied=implied)
+                           implied=implied, hard_kinds=("siblings", "aunts", "reverse"))

@@ -178,8 +178,10 @@ def _wordnet_dataset(synsets, features, pairs, direct, cyclic, holding, closure,
     report["pairs with one vector for both"] = int(same.sum())
     report["split"] = split
     name = "wordnet" + ("/closure" if closure and split != "cones" else "") + ("" if split == "edge" else f"/{split}")
+    kinds = ("reverse",) if closure or split == "cones" else ("siblings", "aunts", "reverse")
     return DirectedDataset(name, features, nodes[["id", "text", "lemma", "gloss", "depth"]], parts, report, seed,
-                           known=rest, implied=note_implied(report, rows, number[holding[keep[holding].all(1)]]))
+                           known=rest, implied=note_implied(report, rows, number[holding[keep[holding].all(1)]]),
+                           hard_kinds=kinds)
 
 # %% ../../nbs/datasets/wordnet.ipynb #4b5ca4e4
 def load_wordnet(

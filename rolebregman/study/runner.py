@@ -131,6 +131,8 @@ class _Identity(_Description):
     def config(self) -> str:  # eight hexadecimal digits
         "Hash of everything that the result depends on besides dataset, head, seed and the scale's name."
         settings = asdict(self.training) | dict(seed=None)
+        if not self.training.hard_share:
+            del settings["hard_share"]  # a setting that came later: at its default a fit is what it was
         own = _short_hash(json.dumps([settings, _head_config(self.head, json.dumps(self.options)), self.split,
                                       SCALES[self.scale].limit], sort_keys=True))
         hidden = self.hidden_settings | candidates_of(self.dataset)
