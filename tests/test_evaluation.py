@@ -133,7 +133,7 @@ def test_the_compiler_changes_nothing_but_the_time(monkeypatch):
     head, ds = head_and_tree()
     asked, score = [], evaluation.score_edges
     monkeypatch.setattr(evaluation, "score_edges", lambda *a, compile, **k: asked.append(compile) or score(*a, **k))
-    assert evaluate(head, ds, compile=True) == evaluate(head, ds) and asked == [True, False]
+    assert evaluate(head, ds, compile=True) == evaluate(head, ds) and asked == [True, True, False, False]
 
 
 def test_candidates_depend_on_dataset_split_and_seed_alone():

@@ -56,10 +56,12 @@ def _made(head, dim, options):
 # %% ../../nbs/cli/fitting.ipynb #b68af5b7
 def _dataset(pairs, items, how):
     "The dataset of a file of pairs"
-    from rolebregman.datasets.pairs import from_pairs
+    from rolebregman.datasets.pairs import from_pairs, own_kinds
     with input_file(pairs) as path:
-        return from_pairs(path, items.vectors, ids=items.ids, id_column=items.id_column, texts=items.texts,
-                          encoder=items.encoder, quiet=not watched(), **how)
+        ds = from_pairs(path, items.vectors, ids=items.ids, id_column=items.id_column, texts=items.texts,
+                        encoder=items.encoder, quiet=not watched(), **how)
+    ds.hard_kinds = own_kinds(how.get("transitive"))  # labels are not kept with a head, and `evaluate` asks the same
+    return ds
 
 
 def _left_out(report):
@@ -100,6 +102,8 @@ def _report_text(report):
         lines.append(f"labelled as not holding: {false:,}, known and not trained on")
     if data["dropped"]:
         lines.append(_left_out(data))
+    if implied := data.get("implied pairs, never negatives"):
+        lines.append(f"implied by chains of pairs, never negatives: {implied:,}")
     best = f"the best on validation was {report['best_epoch']}" if pairs["valid"] else "the last is kept"
     lines.append(f"training: {training['loss']} loss, seed {training['seed']}, {report['epochs']} epochs, {best}")
     return "\n".join([*lines, *(["", _metrics_text(report["metrics"])] if report["metrics"] else [])])
@@ -215,6 +219,7 @@ def _of_split(head, items, dim, named):
 
     from rolebregman.datasets.closure import transitive_closure
     from rolebregman.datasets.directed import PARTS, DirectedDataset, Report
+    from rolebregman.datasets.pairs import own_kinds
     report, split = report_of(head), read_kept(head, "split")
     check_head(head, strictly=True)
     if report["inputs"]["pairs"]:
@@ -230,7 +235,8 @@ def _of_split(head, items, dim, named):
     implied = transitive_closure(rows, len(index))[0] if how.get("transitive") else None
     with items.named():
         return DirectedDataset("pairs", features, pd.DataFrame(dict(id=index)), edges, Report(report["data"]),
-                               how["seed"], known=known, implied=implied)
+                               how["seed"], known=known, implied=implied,
+                               hard_kinds=own_kinds(how.get("transitive")))
 
 # %% ../../nbs/cli/fitting.ipynb #1a1cfcca
 def _known_pairs(head):

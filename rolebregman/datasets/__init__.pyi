@@ -91,6 +91,7 @@ from .ontology import read_obo as read_obo
 from .pairs import Items as Items
 from .pairs import from_pairs as from_pairs
 from .pairs import list_ids as list_ids
+from .pairs import own_kinds as own_kinds
 from .pairs import pair_blocks as pair_blocks
 from .pairs import relative_to as relative_to
 from .pairs import require_items as require_items
