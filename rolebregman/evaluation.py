@@ -8,7 +8,7 @@ __all__ = ['METRICS', 'preference_rate', 'NegativeSampler', 'score_edges', 'chec
 
 # %% ../nbs/05_evaluation.ipynb #fa50d4d1
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
 from .datasets.directed import DirectedDataset
+from .datasets.hard import hard_negatives
 from .heads.distance_head import DistanceHead
 from .heads.ranking import Candidates, encode_rows, gather_rows
 from .common import compiled, named_generator, require_type, sorted_unique
@@ -41,13 +42,13 @@ def _label(ds, row):  # how messages name a node, for example node 17 (GO:000563
 
 
 class NegativeSampler:
-    "Draws targets uniformly from `ds.pool`: never an annotated target of the source in any split, never the source."
+    "Draws targets uniformly from `ds.pool`: never one that holds with the source in any split, never the source."
     def __init__(
         self,
-        ds: DirectedDataset,  # its positives of all splits are never drawn
+        ds: DirectedDataset,  # what holds there in any split is never drawn
     ):
         n, pool, nodes = ds.num_nodes, sorted_unique(ds.pool), np.arange(ds.num_nodes)
-        source, target = ds.positives.T
+        source, target = ds.holding.T
         keys = sorted_unique(np.concatenate([source * n + target, nodes * n + nodes]))
         source, target = keys // n, keys % n
         place = np.searchsorted(pool, target)
@@ -71,8 +72,8 @@ class NegativeSampler:
         free = self.free[sources]
         if (free == 0).any():
             row = int(sources[free == 0][0])
-            raise ValueError(f"{_label(self.ds, row)} has no negative: each of the {len(self.pool)} candidates in "
-                             "the pool is one of its annotated targets or itself; enlarge the pool or drop this source")
+            raise ValueError(f"{_label(self.ds, row)} has no negative: each of the {len(self.pool)} candidates in the "
+                             "pool is one of its known targets or itself; enlarge the pool or drop this source")
         nth = (torch.rand(len(sources), k, generator=generator, dtype=torch.float64) * free[:, None]).long()
         query = sources[:, None] * (len(self.pool) + 1) + nth
         return self.pool[nth + torch.searchsorted(self.lookup, query, right=True) - self.start[sources][:, None]]
@@ -82,7 +83,7 @@ class NegativeSampler:
         sources,  # rows of `ds.features`, int64 (...)
         targets,  # rows of `ds.features`, int64, broadcast against `sources`
     ) -> Tensor:  # bool (...)
-        "True where the pair is annotated in any split, or where the target is the source itself."
+        "True where the pair holds, annotated in any split or implied, or where the target is the source itself."
         query = torch.as_tensor(sources) * self.num_nodes + torch.as_tensor(targets)
         return self.keys[torch.searchsorted(self.keys, query).clamp(max=len(self.keys) - 1)] == query
 
@@ -134,6 +135,8 @@ class Scores:
     reverse: Tensor  # `D(y, x)` of the same pairs (m,)
     negative: Tensor  # `D(x, y-)` to the sampled candidates of each source (m, c)
     one_way: Tensor  # bool (m,): False where the reverse is annotated too
+    with_hard: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))  # pairs that have any (h,)
+    hard: Tensor = field(default_factory=lambda: torch.zeros(0, 1))  # `D(x, y')` to their hard candidates (h, k)
 
 
 def _edges_of(ds, split):
@@ -163,9 +166,12 @@ def score_split(
         raise ValueError(f"candidates = {candidates:,}: only {len(ds.pool):,} targets can be drawn; take 'all'")
     negatives = NegativeSampler(ds).sample(edges[:, 0], candidates, named_generator(ds.name, split, ds.seed))
     distances = score_edges(head, ds.features, edges, negatives, compile=compile)
-    scores = Scores(*distances, torch.as_tensor(ds.one_way(split)))
+    there, harder = hard_negatives(ds, split)
+    hard = score_edges(head, ds.features, edges[there], harder, compile=compile)[2]
+    scores = Scores(*distances, torch.as_tensor(ds.one_way(split)), there.nonzero()[:, 0], hard)
     pairs = ((scores.forward, edges[:, 0], edges[:, 1]), (scores.reverse, edges[:, 1], edges[:, 0]),
-             (scores.negative, edges[:, :1].expand_as(negatives), negatives))
+             (scores.negative, edges[:, :1].expand_as(negatives), negatives),
+             (hard, edges[there, :1].expand_as(harder), harder))
     for distance, source, target in pairs:
         bad = ~torch.isfinite(distance)
         if bad.any():
@@ -289,6 +295,18 @@ def _tie_rate(scores):
     "share of one-way pairs with a gap of zero"
     return (scores.forward[scores.one_way] == scores.reverse[scores.one_way]).double().mean().item()
 
+# %% ../nbs/05_evaluation.ipynb #cca0b2be
+@Metric("hard_ranking_accuracy")
+def _hard_ranking_accuracy(scores):
+    "share of (pair, hard candidate) with the pair smaller, a tie one half, over the pairs that have any"
+    return preference_rate(scores.forward[scores.with_hard][:, None], scores.hard)
+
+
+@Metric("hard_pair_rate")
+def _hard_pair_rate(scores):
+    "share of pairs that have a hard candidate"
+    return len(scores.with_hard) / len(scores.forward)
+
 # %% ../nbs/05_evaluation.ipynb #346c5286
 def split_metrics(
     scores: Scores,  # the distances of one split
@@ -318,8 +336,8 @@ def evaluate(
 
 # %% ../nbs/05_evaluation.ipynb #9d29f2c4
 def _left_out(ds, x, candidates):
-    "The pairs (position in `x`, position among `candidates`) that are annotated, or an item with itself"
-    known, x = ds.positives, x.numpy()
+    "The pairs (position in `x`, position among `candidates`) that hold, or an item with itself"
+    known, x = ds.holding, x.numpy()
     first, last = np.searchsorted(known[:, 0], x), np.searchsorted(known[:, 0], x, side="right")
     i = np.repeat(np.arange(len(x)), last - first)
     j = known[np.arange(len(i)) + np.repeat(first - np.cumsum(last - first) + last - first, last - first), 1]
@@ -337,7 +355,7 @@ def filtered_ranks(
     block: int = 1 << 18,  # distances computed at a time; halved, with a word in the log, where memory runs out
     sources: int = 256,  # edges ranked at once
 ) -> Tensor:  # float64 (m,), from 1 to the number of candidates
-    """Rank of each annotated target among the whole pool and all targets of the split, other annotated ones left out.
+    """Rank of each annotated target among the whole pool and all targets of the split, others that hold left out.
 
     They are the ranks by the head's own distances, ties averaged, also where a faster form decides most of them.
     Raises a ValueError for an unknown or empty split, and for a distance that is not finite."""

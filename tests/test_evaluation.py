@@ -3,6 +3,7 @@ import math
 from copy import deepcopy
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -25,13 +26,14 @@ from rolebregman.evaluation import (
 )
 
 NAMES = ("ranking_accuracy direction_accuracy negative_rate mrr hits@1 hits@3 hits@10 auc average_precision gap_mean "
-         "forward_preferred_rate tie_rate").split()
+         "forward_preferred_rate tie_rate hard_ranking_accuracy hard_pair_rate").split()
 
 
 def made(forward, reverse, negative, one_way=None):
     "Scores of plain lists"
     one_way = [True] * len(forward) if one_way is None else one_way
-    return Scores(*(torch.tensor(x, dtype=torch.float64) for x in (forward, reverse, negative)), torch.tensor(one_way))
+    scores = [torch.tensor(x, dtype=torch.float64) for x in (forward, reverse, negative)]
+    return Scores(*scores, torch.tensor(one_way), torch.arange(len(forward)), scores[2][:, -1:])  # the last is hard
 
 
 def head_and_tree(name="role_bregman"):
@@ -46,7 +48,8 @@ def test_metrics_by_hand():
         "ranking_accuracy": 3.5 / 6, "direction_accuracy": 0.5, "negative_rate": 1 / 12,
         "mrr": (1 + 1 / 2.5 + 1 / 2) / 3, "hits@1": 1 / 3, "hits@3": 1.0, "hits@10": 1.0,
         "auc": (3 + 1.5 + 1.5) / 9, "average_precision": 1 / 3 + 2 / 3 * 3 / 5, "gap_mean": 0.0,
-        "forward_preferred_rate": 1 / 3, "tie_rate": 1 / 3})
+        "forward_preferred_rate": 1 / 3, "tie_rate": 1 / 3,
+        "hard_ranking_accuracy": 1 / 3, "hard_pair_rate": 1})
 
 
 def test_two_way_pairs_leave_direction_only():
@@ -130,7 +133,7 @@ def test_the_compiler_changes_nothing_but_the_time(monkeypatch):
     head, ds = head_and_tree()
     asked, score = [], evaluation.score_edges
     monkeypatch.setattr(evaluation, "score_edges", lambda *a, compile, **k: asked.append(compile) or score(*a, **k))
-    assert evaluate(head, ds, compile=True) == evaluate(head, ds) and asked == [True, False]
+    assert evaluate(head, ds, compile=True) == evaluate(head, ds) and asked == [True, True, False, False]
 
 
 def test_candidates_depend_on_dataset_split_and_seed_alone():
@@ -164,7 +167,7 @@ def test_filtered_ranks_against_a_loop(name):
     head, ds = head_and_tree(name)
     head, ds = head.double(), replace(ds, pool=np.arange(0, ds.num_nodes, 2))
     with torch.inference_mode(): matrix = head.pairwise(ds.features, ds.features)
-    known = {tuple(e) for e in ds.positives.tolist()}
+    known = set(nx.transitive_closure(nx.DiGraph(ds.positives.tolist())).edges)  # no ancestor is a candidate
     candidates = {*ds.pool.tolist(), *ds.edges["test"][:, 1].tolist()}
     wanted = []
     for x, y in ds.edges["test"].tolist():
@@ -187,7 +190,7 @@ def test_a_constant_head_is_in_the_middle_of_all():
     head, ds = head_and_tree("euclidean")
     head.compare = lambda u, v: torch.zeros(torch.broadcast_shapes(u.shape, v.shape)[:-1])
     head.product_form = False
-    others = [ds.num_nodes - 1 - (ds.positives[:, 0] == x).sum() for x in ds.edges["test"][:, 0]]
+    others = [ds.num_nodes - 1 - ds.nodes.depth[x] for x in ds.edges["test"][:, 0]]  # as many ancestors as its depth
     assert filtered_ranks(head, ds).tolist() == [1 + n / 2 for n in others]
 
 

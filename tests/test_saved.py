@@ -48,7 +48,8 @@ def test_encoder():
 def test_folder_of_the_command(tmp_path):
     folder = shutil.copytree(saved / "fit", tmp_path / "fit")
     run = CliRunner().invoke(app, ["evaluate", str(folder / "head"), "--json"])
-    assert run.exit_code == 0 and json.loads(run.stdout) == json.loads((folder / "evaluate.json").read_text())
+    before, now = json.loads((folder / "evaluate.json").read_text()), json.loads(run.stdout)
+    assert run.exit_code == 0 and {name: now[name] for name in before} == before  # a metric more is free to come
     out = folder / "again.csv"
     run = CliRunner().invoke(app, ["score", str(folder / "head"), str(folder / "pairs.csv"), "--out", str(out)])
     assert run.exit_code == 0

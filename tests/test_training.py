@@ -15,6 +15,7 @@ from rolebregman.evaluation import NegativeSampler, evaluate, filtered_ranks, pr
 from rolebregman.heads import BregmanHead
 from rolebregman.training import (
     History,
+    MixedSampler,
     TrainConfig,
     batch_losses,
     direction_loss,
@@ -98,6 +99,42 @@ def test_known_against_brute_force():
 def test_named_generators_are_the_same_in_every_process():
     assert named_generator("go", "test", 0).initial_seed() == 5756592582942858386
     assert named_generator("a", "bc").initial_seed() != named_generator("ab", "c").initial_seed()
+
+
+# Hard candidates among the negatives
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_the_share_of_hard_negatives_is_what_was_asked_for(share):
+    ds = dataset([(1, 0), (2, 0), (3, 0), (5, 4)], 200)
+    ds.hard_kinds = ("siblings",)
+    sampler, g = MixedSampler(ds), torch.Generator().manual_seed(0)
+    x = torch.tensor([1, 2, 5])
+    drawn = sampler.mixed(sampler.sample(x, 4000, g), x, share, g)
+    rates = [np.isin(row, hard).mean() for row, hard in zip(drawn.numpy(), ([2, 3], [1, 3], [1, 2, 3]))]
+    uniform = (1 - share) * 2 / 198
+    assert rates[:2] == pytest.approx([share + uniform] * 2, abs=0.03) and rates[2] < 0.03  # node 5 has no sibling
+    assert not sampler.known(x[:, None], drawn).any()
+    shared = sampler.mixed(torch.full((4000,), 9), x, share, g)  # of a batch: hard ones of the sources that have any
+    assert set(shared.tolist()) <= {9, 1, 2, 3} and (shared != 9).double().mean() == pytest.approx(share, abs=0.03)
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+def test_hard_negatives_change_a_training_and_a_share_of_zero_nothing(loss):
+    tree = toy_tree(depth=4, dim=8)
+    without = replace(tree, hard_kinds=())
+    rows = [trained(ds=ds, loss=loss, negatives=4, hard_share=share)[1].table.rank_loss[1:].tolist()
+            for ds, share in ((tree, 0.0), (without, 0.0), (tree, 0.5), (tree, 0.5))]
+    assert rows[0] == rows[1] != rows[2] == rows[3]
+
+
+def test_hard_negatives_that_are_not_there_are_said(caplog):
+    ds = dataset([(1, 0), (2, 0), (5, 4)], 9)
+    with pytest.raises(ValueError, match=r"no training pair of 'made' has a hard candidate of the kinds \(none\)"):
+        MixedSampler(ds)
+    ds = replace(ds, hard_kinds=("siblings",))
+    with caplog.at_level("INFO", "rolebregman"): MixedSampler(ds)
+    assert "1 of 3 training pairs have no hard candidate" in caplog.text
+    with pytest.raises(ValueError, match="hard_share is 1.5; expected at most 1"): TrainConfig(hard_share=1.5)
 
 
 # Losses

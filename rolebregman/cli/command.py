@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'Member', 'SourceColumn', 'TargetColumn', 'Label',
            'MinLabel', 'Encoder', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator', 'SplitColumn',
-           'WeightColumn', 'Encoding', 'Missing', 'Out', 'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say',
-           'watched', 'progress', 'command', 'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output',
-           'as_json']
+           'WeightColumn', 'Encoding', 'Transitive', 'Missing', 'Out', 'Folder', 'Picture', 'Device', 'Json',
+           'in_words', 'say', 'watched', 'progress', 'command', 'try_command', 'pairs_file', 'options_of', 'input_file',
+           'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -50,7 +50,7 @@ def _all(version: Annotated[bool, typer.Option("--version", callback=_version, i
 # %% ../../nbs/cli/command.ipynb #996818fe
 # Arguments of the library that are options of `fit`, and where an argument ends
 _ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split",
-              "relation", "relation_column", "split_column", "weight_column", "sep", "encoding", "member")
+              "relation", "relation_column", "split_column", "weight_column", "sep", "encoding", "member", "transitive")
 _VALUE = r"=(?:'([\w.;|,\\-]+)'|(?=[\s,;:.)]|$))"
 
 
@@ -254,6 +254,8 @@ Separator = Annotated[str | None, typer.Option("--sep", help="What stands betwee
 SplitColumn = Annotated[str | None, typer.Option(help="Column that says train, valid or test of a pair.")]
 WeightColumn = Annotated[str | None, typer.Option(help="Column of weights: how much a pair counts in the loss.")]
 Encoding = Annotated[str | None, typer.Option(help="Of the file of pairs; UTF-8 by default.")]
+Transitive = Annotated[bool, typer.Option("--transitive", help="What chains of pairs connect holds as well, and is "
+                                          "never a negative.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]
 Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File to write, - for standard output.")]
 Folder = Annotated[Path, typer.Option(callback=_folder, file_okay=False, help="Folder for the head and its report.")]

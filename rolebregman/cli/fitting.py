@@ -15,7 +15,7 @@ import typer
 from .. import __version__
 from .command import (
     Device, Encoder, Encoding, Folder, Head, IdColumn, Ids, Json, KeepVectors, Label, Member, MinLabel, Missing, Pairs,
-    Relation, RelationColumn, Separator, Setting, SourceColumn, SplitColumn, TargetColumn, Texts, Vectors,
+    Relation, RelationColumn, Separator, Setting, SourceColumn, SplitColumn, TargetColumn, Texts, Transitive, Vectors,
     WeightColumn, app, as_json, command, input_file, options_of, pairs_file, progress, say, watched)
 from .folder import (
     FILES, check_head, read_kept, report_of, require_writable, split_table, write_kept, write_together)
@@ -60,10 +60,12 @@ def _made(head, dim, options):
 # %% ../../nbs/cli/fitting.ipynb #b68af5b7
 def _dataset(pairs, items, how):
     "The dataset of a file of pairs"
-    from rolebregman.datasets.pairs import from_pairs
+    from rolebregman.datasets.pairs import from_pairs, own_kinds
     with input_file(pairs) as path:
-        return from_pairs(path, items.vectors, ids=items.ids, id_column=items.id_column, texts=items.texts,
-                          encoder=items.encoder, member=items.member, quiet=not watched(), **how)
+        ds = from_pairs(path, items.vectors, ids=items.ids, id_column=items.id_column, texts=items.texts,
+                        encoder=items.encoder, member=items.member, quiet=not watched(), **how)
+    ds.hard_kinds = own_kinds(how.get("transitive"))  # labels are not kept with a head, and `evaluate` asks the same
+    return ds
 
 
 def _left_out(report):
@@ -106,6 +108,8 @@ def _report_text(report):
         lines.append(f"labelled as not holding: {false:,}, known and not trained on")
     if data["dropped"]:
         lines.append(_left_out(data))
+    if implied := data.get("implied pairs, never negatives"):
+        lines.append(f"implied by chains of pairs, never negatives: {implied:,}")
     best = f"the best on validation was {report['best_epoch']}" if pairs["valid"] else "the last is kept"
     lines.append(f"training: {training['loss']} loss, seed {training['seed']}, {report['epochs']} epochs, {best}")
     return "\n".join([*lines, *(["", _metrics_text(report["metrics"])] if report["metrics"] else [])])
@@ -163,6 +167,7 @@ def fit(
     patience: Annotated[int, typer.Option(min=0, help="Stop after so many without a better one; 0: never.")] = 20,
     loss: Annotated[Literal["margin", "softmax"], typer.Option(help="Loss of the training.")] = "margin",
     lr: Annotated[float, typer.Option(help="Step size.")] = 1e-3,
+    hard_share: Annotated[float, typer.Option(min=0, max=1, help="Share of hard ones among the negatives.")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of split, first weights and training.")] = 0,
     setting: Setting = None,
     source: SourceColumn = None,
@@ -175,6 +180,7 @@ def fit(
     weight_column: WeightColumn = None,
     sep: Separator = None,
     encoding: Encoding = None,
+    transitive: Transitive = False,
     split: Annotated[Literal["edge", "node"], typer.Option(help="node: no item of one part is in another.")] = "edge",
     fractions: Annotated[tuple[float, float, float], typer.Option(help="Train, valid, test.")] = (0.8, 0.1, 0.1),
     missing: Missing = "raise",
@@ -183,13 +189,14 @@ def fit(
     as_json_: Json = False,
 ):
     "Train a head on your own pairs."
-    config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed), setting)
+    config, options = _settings(head, dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed,
+                                           hard_share=hard_share), setting)
     require_writable(out)
     items = items_of(None, vectors, ids, texts, id_column, encoder, member)
     how = dict(source=source, target=target, label=label, min_label=min_label, split=split, seed=seed,
                fractions=fractions, missing=missing)
     how |= options_said(relation=relation, relation_column=relation_column, split_column=split_column,
-                        weight_column=weight_column, sep=sep, encoding=encoding)
+                        weight_column=weight_column, sep=sep, encoding=encoding, transitive=transitive)
     files, copies = inputs_of(pairs, how, items, out, keep_vectors)
     ds = _dataset(pairs, items, how)
     with items.named():
@@ -224,7 +231,9 @@ def _of_split(head, items, dim, named):
     import numpy as np
     import pandas as pd
 
+    from rolebregman.datasets.closure import transitive_closure
     from rolebregman.datasets.directed import PARTS, DirectedDataset, Report
+    from rolebregman.datasets.pairs import own_kinds
     report, split = report_of(head), read_kept(head, "split")
     check_head(head, strictly=True)
     if report["inputs"]["pairs"]:
@@ -236,10 +245,12 @@ def _of_split(head, items, dim, named):
         raise ValueError(f"{items.vectors or items.texts}: {lost.sum():,} of the pairs of fit have no {lacking} now, "
                          f"the first {source!r} -> {target!r}; give the vectors of all of them, or fit again")
     edges = {part: rows[split["split"] == part] for part in (*PARTS, "")}
-    known, seed = edges.pop(""), report["inputs"]["how"]["seed"]
+    known, how = edges.pop(""), report["inputs"]["how"]
+    implied = transitive_closure(rows, len(index))[0] if how.get("transitive") else None
     with items.named():
-        return DirectedDataset("pairs", features, pd.DataFrame(dict(id=index)), edges, Report(report["data"]), seed,
-                               known=known)
+        return DirectedDataset("pairs", features, pd.DataFrame(dict(id=index)), edges, Report(report["data"]),
+                               how["seed"], known=known, implied=implied,
+                               hard_kinds=own_kinds(how.get("transitive")))
 
 # %% ../../nbs/cli/fitting.ipynb #1a1cfcca
 def _known_pairs(head):
@@ -255,12 +266,14 @@ def _known_pairs(head):
     return split_table(ds)
 
 
-def _with_known(ds, known, drop_seen):
+def _with_known(ds, known, drop_seen, transitive):
     "A dataset of new pairs in which those of `fit` are never negatives; how many of the new ones are in which part"
     from copy import copy
 
     import numpy as np
     import pandas as pd
+
+    from rolebregman.datasets.closure import transitive_closure
     index = pd.Index(ds.nodes["id"])
     rows = np.stack([index.get_indexer(known[end]) for end in ("source", "target")], 1)
     there = (rows >= 0).all(axis=1)
@@ -269,13 +282,15 @@ def _with_known(ds, known, drop_seen):
     of = part.reindex(ds.codes(new)).fillna("new").to_numpy()
     seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")}
     some = copy(ds)
-    some.__dict__.pop("positives", None)  # it is computed from what changes here
+    for name in ("positives", "holding"):
+        some.__dict__.pop(name, None)  # it is computed from what changes here
     keep = ~np.isin(of, ("train", "valid")) if drop_seen else np.ones(len(new), bool)
     if not keep.any():
         raise ValueError(f"each of the {len(new):,} pairs has been seen by fit; without --drop-seen they are measured")
     some.edges = {**ds.edges, "train": new[keep]}
     held = np.concatenate([rows[there], new[~keep]])
     some.known = held[~np.isin(ds.codes(held), ds.codes(new[keep]))]
+    some.implied = transitive_closure(some.positives, some.num_nodes)[0] if transitive else None
     if drop_seen:
         some.report["dropped"] |= {f"seen by fit ({name})": seen[name] for name in ("train", "valid") if seen[name]}
     return some.check_negatives(), seen
@@ -305,7 +320,8 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
             ds = from_pairs(path, features, ids=list(index), fractions=(1, 0, 0), **how, **more)
     if how["min_label"] is not None:
         ds.report["read"]["min label"] = how["min_label"]
-    return _with_known(ds, _known_pairs(head), drop_seen)
+    how = (report_of(head) or dict(inputs=dict(how={})))["inputs"]["how"]
+    return _with_known(ds, _known_pairs(head), drop_seen, how.get("transitive"))
 
 # %% ../../nbs/cli/fitting.ipynb #b792104f
 def _of_new_pairs(head, pairs, ds, seen, drop_seen):

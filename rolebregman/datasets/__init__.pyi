@@ -1,11 +1,13 @@
 from . import catalogue as catalogue
 from . import citations as citations
+from . import closure as closure
 from . import coded as coded
 from . import columns as columns
 from . import directed as directed
 from . import encoders as encoders
 from . import formats as formats
 from . import glove as glove
+from . import hard as hard
 from . import hyperlex as hyperlex
 from . import obo as obo
 from . import ogb_files as ogb_files
@@ -32,6 +34,10 @@ from .citations import bag_of_words as bag_of_words
 from .citations import load_citation as load_citation
 from .citations import read_citation_npz as read_citation_npz
 from .citations import read_linqs as read_linqs
+from .closure import note_implied as note_implied
+from .closure import relation_matrix as relation_matrix
+from .closure import sorted_pairs as sorted_pairs
+from .closure import transitive_closure as transitive_closure
 from .coded import code_ids as code_ids
 from .coded import places_of as places_of
 from .coded import read_coded as read_coded
@@ -70,6 +76,10 @@ from .formats import kinds_of as kinds_of
 from .formats import refusal as refusal
 from .glove import load_glove as load_glove
 from .glove import vectors_for as vectors_for
+from .hard import HARD_KINDS as HARD_KINDS
+from .hard import HardCandidates as HardCandidates
+from .hard import hard_candidates as hard_candidates
+from .hard import hard_negatives as hard_negatives
 from .hyperlex import HYPERLEX_TYPES as HYPERLEX_TYPES
 from .hyperlex import graded_correlation as graded_correlation
 from .hyperlex import load_hyperlex as load_hyperlex
@@ -97,6 +107,7 @@ from .ontology import read_obo as read_obo
 from .pairs import Items as Items
 from .pairs import from_pairs as from_pairs
 from .pairs import list_ids as list_ids
+from .pairs import own_kinds as own_kinds
 from .pairs import pair_blocks as pair_blocks
 from .pairs import relative_to as relative_to
 from .pairs import require_items as require_items
@@ -167,4 +178,3 @@ from .wordnet import basic_pairs as basic_pairs
 from .wordnet import load_wordnet as load_wordnet
 from .wordnet import read_wordnet as read_wordnet
 from .wordnet import split_cones as split_cones
-from .wordnet import transitive_closure as transitive_closure

@@ -230,4 +230,5 @@ def load_citation(
     if len(rest):
         report["edge between nodes of two parts, in none"] = len(rest)
     features = bag_of_words(graph.words, dim)
-    return DirectedDataset(name, features, nodes, parts, report, seed, known=rest).check_negatives()
+    return DirectedDataset(name, features, nodes, parts, report, seed, known=rest,
+                           hard_kinds=("reverse", "two_hops")).check_negatives()

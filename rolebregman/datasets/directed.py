@@ -164,6 +164,9 @@ class _Relation:
     known: np.ndarray | None = None  # int64 (k, 2), annotated positives that are in no split: never negatives
     weights: np.ndarray | None = None  # float64, one for each training edge: how much it counts in the loss
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
+    implied: np.ndarray | None = None  # int64 (k, 2), of a transitive relation: pairs that follow, never negatives
+    denied: dict[str, np.ndarray] | None = None  # by split, int64 (k, 2): pairs that somebody judged not to hold
+    hard_kinds: tuple = ()  # of `HARD_KINDS`: which targets share the topic of a pair and are hardly true
 
     def __post_init__(self):
         self.features = _check_features(self.features, self.name)
@@ -175,6 +178,8 @@ class _Relation:
         self.pool = np.arange(self.num_nodes) if self.pool is None else _check_pool(self.pool, self.num_nodes)
         self.graded = None if self.graded is None else _check_graded(self.graded, self.nodes)
         self.weights = None if self.weights is None else check_weights(self.weights, len(self.edges["train"]))
+        self.implied = None if self.implied is None else _check_edges("implied", self.implied, self.nodes)
+        self.denied = {k: _check_edges(f"denied[{k!r}]", v, self.nodes) for k, v in (self.denied or {}).items()}
         codes = _check_disjoint(self)
         if not len(self.known):
             self.__dict__["positives"] = _ends(codes, self.num_nodes)  # of `_Positives`, who would sort them again
@@ -212,16 +217,23 @@ class _Positives(_Relation):
 
     @cached_property
     def positives(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
-        "Every annotated positive, of any split or of none: what a negative must not be."
+        "Every annotated positive, of any split or of none."
         return _ends(sorted_unique(np.concatenate([self.codes(some) for some in (*self.edges.values(), self.known)])),
                      self.num_nodes)
+
+    @cached_property
+    def holding(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
+        "Every pair that holds, as the positives or as what they imply: what a negative must not be."
+        if self.implied is None: return self.positives
+        codes = sorted_unique(self.codes(np.concatenate([self.positives, self.implied])))
+        return np.stack(np.divmod(codes, self.num_nodes), 1)
 
     def one_way(
         self,
         split: str = "test",  # "train", "valid" or "test"
     ) -> np.ndarray:  # bool (m,)
-        "True for each edge of `split` whose reverse is not a positive: only those have a direction to be judged."
-        return ~_among(self.codes(self.edges[split][:, ::-1]), self.codes(self.positives))
+        "True for each edge of `split` whose reverse does not hold: only those have a direction to be judged."
+        return ~_among(self.codes(self.edges[split][:, ::-1]), self.codes(self.holding))
 
 # %% ../../nbs/datasets/directed.ipynb #411832b3
 class _Limited(_Positives):
@@ -258,8 +270,8 @@ class _WithNegatives(_Limited):
     "Whether there is a negative of every source"
 
     def full_sources(self) -> np.ndarray:  # rows, int64 (s,), sorted
-        "Sources of edges that have no negative: each candidate of the pool is a positive of theirs, or themselves."
-        positives = self.positives
+        "Sources of edges that have no negative: with each candidate of the pool they hold, or it is themselves."
+        positives = self.holding
         whole = len(self.pool) == self.num_nodes
         inside = positives if whole else positives[_among(positives[:, 1], self.pool)]
         taken = np.bincount(inside[:, 0], minlength=self.num_nodes)

@@ -133,7 +133,8 @@ def _hyperlex_dataset(table, words, known, split, pos, min_score, seed, report):
     name = "hyperlex" + "".join(f"/{o}" for o in (split, pos) if o != "all")
     return DirectedDataset(name, mean_vectors(known, list(found.values())), nodes,
                            {p: rows[edges["part"] == p] for p in PARTS}, report, seed,
-                           pool=np.unique(ends[ours]), known=rows[edges["part"] == ""], graded=graded)
+                           pool=np.unique(ends[ours]), known=rows[edges["part"] == ""], graded=graded,
+                           hard_kinds=("siblings", "reverse", "premise"))
 
 # %% ../../nbs/datasets/hyperlex.ipynb #d2f7ba25
 def load_hyperlex(

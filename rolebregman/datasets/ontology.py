@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from .catalogue import SOURCES, Place, RawFile, Source
+from .closure import note_implied, transitive_closure
 from .directed import DirectedDataset, Report, find_cycles, split_by
 from .encoders import encode_texts
 from .obo import local_file, parse_obo
@@ -222,10 +223,13 @@ def _from_terms(name, terms, edges, report, dropped, seed, encoder, quiet, split
     report["text"] = said
     report["encoder"] = encoder if isinstance(encoder, str) else getattr(encoder, "name", "a function")
     parts, rest = split_by(split, rows, seed)
+    transitive = set(edges["relation"]) <= {"is_a", "part_of"}  # chains of the two are again one of them
     dropped["edge between two parts of the nodes"] = len(rest)
     report["dropped or changed"] = {k: v for k, v in dropped.items() if v}
+    implied = note_implied(report, rows, transitive_closure(rows, len(terms))[0]) if transitive else None
     features = encode_texts(terms["text"], encoder, quiet=quiet)
-    return DirectedDataset(name, features, terms, parts, report, seed, known=rest)
+    return DirectedDataset(name, features, terms, parts, report, seed, known=rest, implied=implied,
+                           hard_kinds=("siblings", "aunts", "reverse") if transitive else ("reverse",))
 
 # %% ../../nbs/datasets/ontology.ipynb #ef1d8177
 def load_go(
@@ -239,6 +243,8 @@ def load_go(
     quiet: bool = False,  # no progress bars, no lines on the cache
 ) -> DirectedDataset:  # nodes: id, name, definition, text
     """The Gene Ontology: edges from a term to its parents; nodes in the order of their ids.
+
+    What `is_a` and `part_of` imply is never a negative, unless other relations are among those asked for.
 
     Raises `ValueError` for a namespace, relation, release or split that there is not, and what `fetch` and
     `encode_texts` raise."""
@@ -264,6 +270,8 @@ def load_obo(
     quiet: bool = False,  # no progress bars, no lines on the cache
 ) -> DirectedDataset:  # nodes: id, name, definition, namespace, text
     """Any ontology in OBO: edges from a term to its parents; nodes in the order of their ids.
+
+    What `is_a` and `part_of` imply is never a negative, unless other relations are among those asked for.
 
     The report counts the relations that were not taken, the lines that define a term by others (`intersection_of`),
     which are not read, and each kind of oddity in the file with its first line.

@@ -132,7 +132,7 @@ def _unique_edges(found):
     return found[~loops][~twice], {k: v for k, v in dropped.items() if v}
 
 # %% ../../nbs/datasets/sentences.ipynb #528922c6
-def _from_sentences(name, texts, found, report, seed, encoder, quiet, known=(), pool=None, split="official"):
+def _from_sentences(name, texts, found, denied, report, seed, encoder, quiet, known=(), pool=None, split="official"):
     "A dataset of `texts`, in the order of the alphabet, with edges `found` (source, target, split) between them"
     nodes = pd.DataFrame(dict(id=sorted(set(texts))))
     nodes["text"] = nodes["id"]
@@ -144,13 +144,17 @@ def _from_sentences(name, texts, found, report, seed, encoder, quiet, known=(), 
         edges = {k: e[np.lexsort((e[:, 1], e[:, 0]))] for k, e in edges.items()}
     else:
         edges, rest = split_by(split, rows(found), seed)
+    denied = denied[denied["source"] != denied["target"]]
+    part = denied["split"] if split == "official" else pd.Series("test", denied.index)  # what no part of it says
+    denied = {k: rows(denied[part == k]) for k in ("train", "valid", "test")}
     known = np.concatenate([np.asarray(rest, int).reshape(-1, 2), rows(known) if len(known) else np.empty((0, 2), int)])
     if len(rest):
         report["edge between nodes of two parts, in none"] = len(rest)
     report["encoder"] = encoder if isinstance(encoder, str) else getattr(encoder, "name", "a function")
     pool = None if pool is None else np.unique(row[sorted(set(pool))])
     features = encode_texts(nodes["text"], encoder, quiet=quiet)
-    return DirectedDataset(name, features, nodes, edges, report, seed, pool, known).check_negatives()
+    return DirectedDataset(name, features, nodes, edges, report, seed, pool, known, denied=denied,
+                           hard_kinds=("premise",)).check_negatives()
 
 # %% ../../nbs/datasets/sentences.ipynb #ccec1726
 def load_sick(
@@ -174,6 +178,9 @@ def load_sick(
     found, dropped = _unique_edges(pd.concat([w[["source", "target", "split"]] for w in ways]))
     set_aside = pd.concat([pairs[odd][["a", "b"]].set_axis(["source", "target"], axis=1),
                            pairs[unknown][["b", "a"]].set_axis(["source", "target"], axis=1)])
+    not_so = [pairs[~odd & pairs[way].isin(_SICK_WORDS[1:])].rename(columns=dict(zip(way, ("source", "target"),
+              strict=True))) for way in ("ab", "ba")]
+    denied = pd.concat([some[["source", "target", "split"]] for some in not_so], ignore_index=True)
     report = Report(provenance("sick" if path is None else None, file), split=split, read=dict(pairs=len(pairs)), kept={
         "sentences": pd.unique(pairs[["a", "b"]].to_numpy().ravel()).size,
         "pairs that entail one way": int((forth ^ back)[~odd & ~unknown].sum()),
@@ -182,7 +189,7 @@ def load_sick(
         report["kept"]["pairs of which only one way was judged"] = int(unknown.sum())
     report["dropped or changed"] = {"pair that does not entail": int((~forth & ~back).sum()),
         "pair that entails one way and contradicts the other": int(odd.sum()), **dropped}
-    return _from_sentences("sick", pd.concat([pairs["a"], pairs["b"]]), found, report, seed, encoder, quiet,
+    return _from_sentences("sick", pd.concat([pairs["a"], pairs["b"]]), found, denied, report, seed, encoder, quiet,
                            known=set_aside[set_aside["source"] != set_aside["target"]], split=split)
 
 # %% ../../nbs/datasets/sentences.ipynb #d4399e86
@@ -308,4 +315,5 @@ def load_snli(
         pairs["part"][pairs["label"] == "-"].value_counts(sort=False).items()} | {
         "neutral or contradiction": len(agreed) - len(entails)} | dropped
     name = "snli" if variant == "official" else f"snli/{variant}"
-    return _from_sentences(name, texts, found, report, seed, encoder, quiet, pool=agreed["target"])
+    denied = agreed.loc[agreed["label"] != "entailment", ["source", "target", "split"]]
+    return _from_sentences(name, texts, found, denied, report, seed, encoder, quiet, pool=agreed["target"])

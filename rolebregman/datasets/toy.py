@@ -9,6 +9,7 @@ __all__ = ['toy_tree']
 import numpy as np
 import pandas as pd
 
+from .closure import note_implied, transitive_closure
 from .directed import DirectedDataset, Report, split_edges
 
 # %% ../../nbs/datasets/toy.ipynb #a7679a33
@@ -21,7 +22,7 @@ def toy_tree(
 ) -> DirectedDataset:  # edges run from child to parent
     """A tree whose vectors know their depth: a dataset for tests and first tries that needs no files.
 
-    `nodes` has columns id, text (the path from the root) and depth."""
+    `nodes` has columns id, text (the path from the root) and depth. No ancestor is a negative."""
     for what, value, low in ("depth", depth, 1), ("branching", branching, 1), ("dim", dim, 1):
         if not isinstance(value, int | np.integer) or value < low:
             raise ValueError(f"{what} = {value!r}, expected a whole number of at least {low}")
@@ -39,4 +40,7 @@ def toy_tree(
         edges.append((child, parent))
     nodes = pd.DataFrame(dict(id=[f"n{i:05d}" for i in range(len(texts))], text=texts, depth=depths))
     report = Report(source="made from the seed", kept=dict(nodes=len(nodes), edges=len(edges)), licence="Apache-2.0")
-    return DirectedDataset("toy", np.array(vectors, dtype=np.float32), nodes, split_edges(edges, seed), report, seed)
+    edges = np.array(edges)
+    implied = note_implied(report, edges, transitive_closure(edges, len(texts))[0])
+    return DirectedDataset("toy", np.array(vectors, dtype=np.float32), nodes, split_edges(edges, seed), report, seed,
+                           implied=implied, hard_kinds=("siblings", "aunts", "reverse"))

@@ -137,11 +137,17 @@ from .role_maps import role_map_findings as role_map_findings
 from .role_maps import role_map_rows as role_map_rows
 from .role_maps import role_map_tasks as role_map_tasks
 from .role_maps import run_role_maps as run_role_maps
+from .runner import CANDIDATES as CANDIDATES
 from .runner import DATASETS as DATASETS
+from .runner import RANKED_AMONG_ALL as RANKED_AMONG_ALL
+from .runner import RANKED_PAIRS as RANKED_PAIRS
 from .runner import SCALES as SCALES
 from .runner import Scale as Scale
+from .runner import TRANSITIVE as TRANSITIVE
 from .runner import Task as Task
+from .runner import candidates_of as candidates_of
 from .runner import checked_names as checked_names
+from .runner import filtered_mrr as filtered_mrr
 from .runner import fit_and_evaluate as fit_and_evaluate
 from .runner import open_dataset as open_dataset
 from .runner import provenance as provenance

@@ -19,7 +19,7 @@ import torch
 from ..baselines.registry import make_head
 from ..datasets.directed import DirectedDataset
 from .store import COLUMNS
-from .runner import open_dataset, provenance
+from .runner import candidates_of, open_dataset, provenance
 from .store import Store
 from ..datasets.sources import fetch
 from ..training import TrainConfig, fit
@@ -44,9 +44,11 @@ def few_edges(
     among = among[(among >= 0).all(1)]
     codes = among @ [len(rows), 1]
     known = among[~np.isin(codes, place[chosen] @ [len(rows), 1])]
+    implied = None if ds.implied is None else place[ds.implied]
     return DirectedDataset(f"{ds.name}/small", ds.features[rows], ds.nodes.iloc[rows].reset_index(drop=True),
                            {k: place[e] for k, e in edges.items()}, seed=ds.seed, known=known,
-                           pool=np.unique(place[chosen[:, 1]]))
+                           pool=np.unique(place[chosen[:, 1]]),
+                           implied=None if implied is None else implied[(implied >= 0).all(1)])
 
 # %% ../../nbs/study/joint_training.ipynb #5bede04b
 # What is compared: the encoder's own cosine, the head on frozen vectors, the same with more epochs, and both learning
@@ -130,7 +132,9 @@ def run_joint(
     from rolebregman.integrations.sentence_transformers import DirectedEncoder, DirectedLoss
     logging.disable_progress_bar()
     store = Store(path, COLUMNS)
-    config = f"{head} {edges} {epochs} {encoder_lr:g} {head_lr:g} {batch_size}" + (split != "test") * f" {split}"
+    version = "".join(f" {name}={value}" for name, value in candidates_of(dataset).items())
+    config = f"{head}{version} {edges} {epochs} {encoder_lr:g} {head_lr:g} {batch_size}"
+    config += (split != "test") * f" {split}"
     done = store.keys()
     for seed in seeds:
         todo = [arm for arm in JOINT_ARMS if (f"{dataset}/small", arm, seed, "small", config) not in done]

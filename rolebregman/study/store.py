@@ -22,8 +22,8 @@ from .outcomes import OUTCOMES, outcome_metrics, unpack
 
 # %% ../../nbs/study/store.ipynb #1fa9df2f
 # Columns of the store
-COLUMNS = ["dataset", "head", "seed", "scale", *METRICS, *CONTROL_METRICS, "seconds", "peak_memory_mb", "parameters",
-           "config", "commit", "versions", "error"]
+COLUMNS = ["dataset", "head", "seed", "scale", *METRICS, *CONTROL_METRICS, "filtered_mrr", "seconds", "peak_memory_mb",
+           "parameters", "config", "commit", "versions", "error"]
 KEY = ["dataset", "head", "seed", "scale", "config"]  # what a fit is recognised by
 SEARCH = [*COLUMNS, "settings"]  # columns of a store where settings differ
 _TEXT = {"dataset", "head", "scale", "config", "commit", "versions", "error", "settings", "pairs", *OUTCOMES}

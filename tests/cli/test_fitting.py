@@ -121,3 +121,15 @@ def test_ctrl_c_leaves_the_old_head(project, monkeypatch):
 def test_the_encoder_is_that_of_the_library():
     ours = inspect.signature(fitting.fit).parameters["encoder"].default
     assert ours == Items.encoder == inspect.signature(from_pairs).parameters["encoder"].default
+
+
+def test_a_transitive_relation_and_a_share_of_hard_negatives(project, tree):
+    run("fit pairs.csv --vectors vectors.csv --epochs 2 --transitive --hard-share 0.5 --out chained", project)
+    report = json.loads((project / "chained" / "report.json").read_text())
+    assert report["data"]["implied pairs, never negatives"] == len(tree.implied)
+    assert report["training"]["hard_share"] == 0.5
+    assert f"never negatives: {len(tree.implied)}" in (project / "chained" / "report.txt").read_text()
+    found = json.loads(run("evaluate chained --json", project).stdout)
+    assert {name: found[name] for name in report["metrics"]["test"]} == report["metrics"]["test"]
+    every = json.loads(run("evaluate chained --candidates all --json", project).stdout)
+    assert every["mrr"] != found["mrr"] and every["hard_ranking_accuracy"] == found["hard_ranking_accuracy"]

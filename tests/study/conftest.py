@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from rolebregman.datasets import DirectedDataset, toy_tree
+from rolebregman.study import runner
 
 
 @pytest.fixture
@@ -15,3 +16,9 @@ def judged():
     graded = pd.DataFrame(dict(source=pairs[:, 0], target=pairs[:, 1], score=near, pos=list("NNVV"), random="test",
                                lexical="test", split="test", type=["hyp-1", "r-hyp-2", "ant", "hyp-3"]))
     return DirectedDataset("judged", ds.features, ds.nodes, ds.edges, graded=graded)
+
+
+@pytest.fixture
+def first_candidates(monkeypatch):
+    "The rows in results/ were measured before known ancestors were left out of the candidates"
+    monkeypatch.setattr(runner, "CANDIDATES", 1)

@@ -27,6 +27,7 @@ from rolebregman.study.store import COLUMNS
 
 results = Path(__file__).resolve().parents[2] / "results"
 CHOSEN = results / "chosen.json"
+pytestmark = pytest.mark.usefixtures("first_candidates")
 
 
 def keys_of(name, columns):

@@ -12,14 +12,15 @@ import pandas as pd
 import pytest
 import torch
 
-from rolebregman.baselines import HEADS
+from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import LOADERS, load_dataset, toy_tree
-from rolebregman.evaluation import score_split, split_metrics
+from rolebregman.evaluation import filtered_ranks, score_split, split_metrics
 from rolebregman.study import (
     DATASETS,
     SCALES,
     Store,
     Task,
+    filtered_mrr,
     fit_and_evaluate,
     open_dataset,
     provenance,
@@ -50,7 +51,7 @@ def undisturbed(tmp_path_factory):
 
 def test_a_row_is_complete(undisturbed):
     assert list(undisturbed.columns) == COLUMNS and (undisturbed["error"] == "").all()
-    assert undisturbed.drop(columns=["error", "direction_prior_wrong"]).notna().all(axis=None)
+    assert undisturbed.drop(columns=["error", "direction_prior_wrong", "filtered_mrr"]).notna().all(axis=None)
     assert (undisturbed["seconds"] > 0).all() and undisturbed["peak_memory_mb"].between(50, 50_000).all()
     assert (undisturbed.query("head == 'euclidean'")["direction_accuracy"] == 0.5).all()
 
@@ -154,7 +155,7 @@ def test_a_task_opens_a_dataset_of_its_own_wherever_it_is_fitted(undisturbed, tm
 
     mine = [Mine("mine", task.head, task.seed, train=task.train) for task in tasks()]
     rows = run_grid(mine, Store(tmp_path / "rows.csv"), jobs=2, progress=False)
-    same = undisturbed.assign(dataset="mine")
+    same = undisturbed.assign(dataset="mine", config=[task.config for task in mine])
     pd.testing.assert_frame_equal(steady(rows), steady(same), check_exact=True)
 
 
@@ -267,3 +268,19 @@ def test_the_control_is_the_same_for_every_head_of_a_task():
     one, other = (trained_control(Task("toy", head, 1), ds) for head in ("mlp", "cosine"))
     assert torch.equal(one.forward, other.forward) and torch.equal(one.negative, other.negative)
     assert not torch.equal(one.forward, trained_control(Task("toy", "mlp", 2), ds).forward)
+
+
+def test_ranks_among_all_are_of_the_same_pairs_for_every_head_and_of_all_pairs_where_they_are_few():
+    ds, head = toy_tree(seed=1), make_head("euclidean", dim=32)
+    whole = (1 / filtered_ranks(head, ds)).mean().item()
+    assert filtered_mrr(head, ds) == whole != filtered_mrr(head, ds, most=5) == filtered_mrr(head, ds, most=5)
+
+
+@pytest.mark.parametrize("dataset, changes", [("toy", True), ("wordnet/node", True), ("go/all", True), ("sick", False),
+                                              ("hyperlex/random", False), ("snli/dev-as-train", False)])
+def test_only_a_fit_whose_candidates_are_others_has_another_hash(dataset, changes, monkeypatch):
+    now = Task(dataset, "mlp", 0).config
+    monkeypatch.setattr(runner, "CANDIDATES", 1)
+    assert (Task(dataset, "mlp", 0).config != now) == changes
+    assert Task(dataset, "mlp", 0, train=dict(hard_share=0.0)).config == Task(dataset, "mlp", 0).config
+    assert Task(dataset, "mlp", 0, train=dict(hard_share=0.5)).config != Task(dataset, "mlp", 0).config
