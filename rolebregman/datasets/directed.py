@@ -321,7 +321,10 @@ def _in_order(edges, order, fractions):
     place[back] = np.arange(len(back))
     codes = place[edges[:, 0]] * len(back) + place[edges[:, 1]]
     codes.sort()  # far faster than by two keys
-    return back[_ends(codes, len(back))]
+    edges = _ends(codes, len(back))
+    for side in (0, 1):
+        edges[:, side] = back[edges[:, side]]
+    return edges
 
 # %% ../../nbs/datasets/directed.ipynb #6750f3f7
 def split_edges(
@@ -340,9 +343,9 @@ def split_edges(
             raise ValueError(f"{len(edges)} edges are too few to split {fractions}: the {part} part would have {size}. "
                              "Give more pairs or other fractions")
     cut = len(edges) - sum(sizes), len(edges) - sizes[1]
-    part = np.zeros(len(edges), np.int8)
-    for k, some in enumerate(np.split(np.random.default_rng(seed).permutation(len(edges)), cut)):
-        part[some] = k
+    part, drawn = np.zeros(len(edges), np.int8), np.random.default_rng(seed).permutation(len(edges))
+    part[drawn[cut[0]:cut[1]]], part[drawn[cut[1]:]] = 1, 2
+    del drawn
     return {name: edges.take(np.flatnonzero(part == k), 0) for k, name in enumerate(PARTS)}
 
 # %% ../../nbs/datasets/directed.ipynb #82c3e959

@@ -111,6 +111,12 @@ def test_codes_are_the_ids_and_equal_where_these_are(columns, dtype):
         {"b": 0, "7": 1}.get(some, -1) for some in found[0]]
 
 
+def test_an_id_that_is_missing_among_many_of_a_category_is_the_empty_text():
+    "128 categories are more than the bytes that hold their codes can count"
+    column = pd.Series([*map(str, range(127)), None], dtype="category")
+    assert list(code_ids(column, column[::-1], what=["s", "t"])[0]) == [*map(str, range(127)), ""]
+
+
 def test_repeats_are_those_of_pandas():
     rng = np.random.default_rng(1)
     for n, rows in ((5, 40), (300, 2000), (3000, 2000)):

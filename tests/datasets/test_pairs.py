@@ -463,7 +463,7 @@ def test_a_record_of_items_is_seen_from_its_folder(tmp_path):
     items = Items(tmp_path/"v.npy", tmp_path/"ids.csv", id_column="word")
     record = items.record(tmp_path/"runs"/"head")
     assert record["vectors"] == "../../v.npy" == relative_to(tmp_path/"v.npy", tmp_path/"runs"/"head")
-    assert list(record) == ["vectors", "ids", "texts", "id_column", "encoder"]
+    assert list(record) == ["vectors", "ids", "texts", "id_column", "encoder", "member"]
     assert Items.recorded(record, tmp_path/"runs"/"head") == items
     for wrong in ("x", {}, dict(record, spam=1)):
         with pytest.raises((KeyError, TypeError)): Items.recorded(wrong, tmp_path)
