@@ -240,7 +240,11 @@ def read_coded(
     found, texts = {}, [name for name in picked if table[name].type != "int64"]
     if texts:
         found = dict(zip(texts, _coded_columns([table[name] for name in texts]), strict=True))
-        table = table.drop_columns(texts)
-        pa.default_memory_pool().release_unused()  # which it would keep for a table to come
+    else:
+        numbers = [table[name].to_pandas() for name in picked]
+        found = dict(zip(picked, code_ids(*numbers, what=list(picked)), strict=True))
+        del numbers
+    table = table.drop_columns(list(found))
+    pa.default_memory_pool().release_unused()  # which it would keep for a table to come
     found |= {name: table[name].to_pandas() for name in table.column_names}
     return pd.DataFrame({name: found[name] for name in names}, copy=False)
