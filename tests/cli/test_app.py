@@ -111,7 +111,7 @@ FAULTS = {
     "fit pairs.csv --vectors vectors.npy --ids twice.txt": "Error: twice.txt: ids: 'n00001' stands more than once",
     "fit pairs.csv --vectors same.npy --ids ids.txt": "Error: same.npy: features: all rows are equal",
     "fit pairs.csv --vectors vectors.csv --fractions nan 0.5 0.5": "expected three shares that sum to 1",
-    "fit pairs.csv --vectors ids.md": "Error: ids.md: expected vectors in a file with one of .csv",
+    "fit pairs.csv --vectors ids.md": "Error: ids.md: expected vectors in a file with one of .csv, .tsv",
     "evaluate head pairs.csv --vectors narrow.csv": "Error: narrow.csv: vectors of 2 numbers, but the head takes 12",
     "evaluate head --vectors narrow.csv": "Error: narrow.csv: vectors of 2 numbers, but the head takes 12",
 }
