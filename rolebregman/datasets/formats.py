@@ -29,7 +29,7 @@ _PICK = "another number of matrices than one: member= names one"
 _LOST = "a line of another width, a vector that is zero or not finite, fewer words than the header says"
 _WORDS = "width and header by the first lines; a word as written, in lower case, then by its parts, each counted"
 _DIRECTED = "a graph without a direction; an attribute called source or target: rename it"
-# Every kind of file that is read
+# Every kind of file, in the order of the guide
 FORMATS = (
     Format("csv", "pyarrow where it is plain, else pandas", _COLUMNS + "; commas (sep=), UTF-8 (encoding=)",
            "the ids are the column id or one of words (id_column=); all else numbers", _RAGGED),
