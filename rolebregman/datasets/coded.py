@@ -17,17 +17,25 @@ import pandas as pd
 from .readers import TEXT_TABLES, as_ids, header_of, kind_of, text_format
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0007
-def _codes_of_whole(values):
-    "Codes of whole numbers, and the numbers that there are, as text"
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    if high - low >= 4 * len(values) + 1024:
-        codes, found = pd.factorize(values)
-        return codes, found.astype(str)
-    place = np.zeros(high - low + 1, np.int32)
-    place[values - low] = 1
-    found = np.flatnonzero(place)
-    place[found] = np.arange(len(found), dtype=np.int32)
-    return place[values - low], (found + low).astype(str)
+def _codes_of_whole(*columns):
+    "Codes of columns of whole numbers, and the numbers that there are, as sorted text"
+    columns = [column.astype(np.int64, copy=False) for column in columns]
+    low, high = (min(int(c.min(initial=2**63 - 1)) for c in columns), max(int(c.max(initial=-2**63)) for c in columns))
+    if high - low >= 4 * len(columns[0]) + 1024:
+        codes, found = pd.factorize(np.concatenate(columns))
+        columns, low, span = np.split(codes, np.cumsum([len(column) for column in columns])[:-1]), 0, len(found)
+        at = np.arange(span)
+    else:
+        columns = [column - low if low else column for column in columns]
+        there = np.zeros(span := max(high - low + 1, 0), bool)
+        for column in columns:
+            there[column] = True
+        at = np.flatnonzero(there)
+        found = at + low
+    texts = found.astype(str)
+    order, place = np.argsort(texts), np.empty(span, np.int32)
+    place[at[order]] = np.arange(len(order))
+    return [place[column] for column in columns], texts[order]
 
 
 def _is_whole(kind):
@@ -43,8 +51,10 @@ def _codes_of(column, what):
     kind = column.dtype
     if _is_text(kind):
         texts, codes = as_ids(kind.categories.to_series(), what), column.cat.codes.to_numpy()
-        return (codes, texts) if codes.min(initial=0) >= 0 else (codes % (len(texts) + 1), [*texts, ""])
-    if _is_whole(kind): return _codes_of_whole(column.to_numpy())
+        return np.where(codes < 0, len(texts), codes.astype(np.int64)), [*texts, ""]  # nothing is the empty text
+    if _is_whole(kind):
+        (codes,), texts = _codes_of_whole(column.to_numpy())
+        return codes, texts
     return pd.factorize(as_ids(column, what))
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0022
@@ -68,13 +78,13 @@ def code_ids(
     kinds = {column.dtype for column in columns}
     if len(kinds) == 1 and (codes := _of_one_list(columns, columns[0].dtype)): return codes
     if all(map(_is_whole, kinds)):  # at once
-        codes, ids = _codes_of_whole(np.concatenate([column.to_numpy() for column in columns]))
-        kind, cuts = pd.CategoricalDtype(pd.Index(ids, dtype="str")), np.cumsum(list(map(len, columns)))[:-1]
-        columns = [pd.Series(pd.Categorical.from_codes(some, dtype=kind)) for some in np.split(codes, cuts)]
-        return _of_one_list(columns, kind)
+        codes, ids = _codes_of_whole(*(column.to_numpy() for column in columns))
+        kind = pd.CategoricalDtype(pd.Index(ids, dtype="str"))
+        return [pd.Categorical.from_codes(some, dtype=kind) for some in codes]
     coded = [_codes_of(column, name) for column, name in zip(columns, what, strict=True)]
     texts = [pd.Index(np.asarray(found, dtype=object)) for _, found in coded]
-    ids = pd.Index(sorted(set().union(*texts)), dtype=object)
+    found = {i for some, (codes, _) in zip(texts, coded, strict=True) for i in some[np.unique(codes)]}
+    ids = pd.Index(sorted(found), dtype=object)
     kind = pd.CategoricalDtype(ids.astype("str"))
     places = [ids.get_indexer(found)[codes] for found, (codes, _) in zip(texts, coded, strict=True)]
     return [pd.Categorical.from_codes(place, dtype=kind) for place in places]
@@ -217,7 +227,7 @@ def read_coded(
     Every text is the one that `read_table` gives. What it would refuse gives None."""
     path = Path(path)
     try:
-        import pyarrow as pa  # noqa: F401
+        import pyarrow as pa
         if path.suffix[1:].lower() not in TEXT_TABLES or not path.is_file() or not path.stat().st_size: return None
         form = text_format(path, kind_of(path), sep, encoding)
         if form["encoding"].lower().replace("-", "") not in ("utf8", "utf8sig"): return None
@@ -230,6 +240,11 @@ def read_coded(
     found, texts = {}, [name for name in picked if table[name].type != "int64"]
     if texts:
         found = dict(zip(texts, _coded_columns([table[name] for name in texts]), strict=True))
-        table = table.drop_columns(texts)
+    else:
+        numbers = [table[name].to_pandas() for name in picked]
+        found = dict(zip(picked, code_ids(*numbers, what=list(picked)), strict=True))
+        del numbers
+    table = table.drop_columns(list(found))
+    pa.default_memory_pool().release_unused()  # which it would keep for a table to come
     found |= {name: table[name].to_pandas() for name in table.column_names}
     return pd.DataFrame({name: found[name] for name in names}, copy=False)

@@ -162,7 +162,7 @@ class _Relation:
     seed: int = 0  # the seed of the split
     pool: np.ndarray | None = None  # int64 (p,), rows that may be candidate targets; all nodes by default
     known: np.ndarray | None = None  # int64 (k, 2), annotated positives that are in no split: never negatives
-    weights: np.ndarray | None = None  # float64, one for each training edge: how much it counts in the loss
+    weights: np.ndarray | None = None  # float64 (m,), how much each training edge counts in the loss
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
     implied: np.ndarray | None = None  # int64 (k, 2), of a transitive relation: pairs that follow, never negatives
     denied: dict[str, np.ndarray] | None = None  # by split, int64 (k, 2): pairs that somebody judged not to hold
@@ -338,7 +338,10 @@ def _in_order(edges, order, fractions):
     place[back] = np.arange(len(back))
     codes = place[edges[:, 0]] * len(back) + place[edges[:, 1]]
     codes.sort()  # far faster than by two keys
-    return back[_ends(codes, len(back))]
+    edges = _ends(codes, len(back))
+    for side in (0, 1):
+        edges[:, side] = back[edges[:, side]]
+    return edges
 
 # %% ../../nbs/datasets/directed.ipynb #6750f3f7
 def split_edges(
@@ -357,9 +360,9 @@ def split_edges(
             raise ValueError(f"{len(edges)} edges are too few to split {fractions}: the {part} part would have {size}. "
                              "Give more pairs or other fractions")
     cut = len(edges) - sum(sizes), len(edges) - sizes[1]
-    part = np.zeros(len(edges), np.int8)
-    for k, some in enumerate(np.split(np.random.default_rng(seed).permutation(len(edges)), cut)):
-        part[some] = k
+    part, drawn = np.zeros(len(edges), np.int8), np.random.default_rng(seed).permutation(len(edges))
+    part[drawn[cut[0]:cut[1]]], part[drawn[cut[1]:]] = 1, 2
+    del drawn
     return {name: edges.take(np.flatnonzero(part == k), 0) for k, name in enumerate(PARTS)}
 
 # %% ../../nbs/datasets/directed.ipynb #82c3e959

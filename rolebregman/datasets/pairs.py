@@ -282,10 +282,12 @@ def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, s
     rank = np.argsort(np.argsort(nodes["id"].to_numpy(), kind="stable"), kind="stable")
     own = "part" in pairs
     parts, rest = _own_parts(pairs, rows, rank) if own else split_by(split, rows, seed, fractions, rank)
+    pool = _pool_rows(pool, row, rows)
+    del rows
     if len(rest):
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
     implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
-    ds = DirectedDataset(name, features, nodes, parts, report, seed, _pool_rows(pool, row, rows), rest, implied=implied,
+    ds = DirectedDataset(name, features, nodes, parts, report, seed, pool, rest, implied=implied,
                          hard_kinds=own_kinds(transitive))
     if "weight" in pairs:
         weights = pd.Series(pairs["weight"].to_numpy(), ds.codes(rows))
@@ -400,6 +402,7 @@ def from_pairs(
                                     sep, encoding, weight_column)
     held, dropped = unique_pairs(rows, dropped, where)
     scored = scored_pairs(rows) if NOT_HOLDING in dropped or min_label is not None else None
+    del rows  # of ten million pairs they are no small matter
     asked = held if min_label is None else scored  # what does not hold and has no vector, is left out
     features, nodes, lacking = items.nodes(_ids_in_order(asked), of_vectors := {})
     if missing == "raise":

@@ -1,19 +1,23 @@
 """Vectors of one's own from files, against what reads the bare file: `python tests/benchmarks/bench_reading.py`
 
 10,000 vectors of 384 numbers with ids, and 20,000 pairs of them. A CSV goes all the way to a dataset, a Parquet or .npy
-file to the matrix and its ids; what is read is checked on the way. Rows go to results/reading.csv; a bar is the ratio
-that is allowed.
+file to the matrix and its ids; what is read is checked on the way. Then ten million pairs from a CSV, with ids of text
+and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to a dataset with its split, against
+pyarrow's own read of the file; and the memory that is taken at the peak, against what pyarrow's table of it holds.
+Rows go to results/reading.csv; a bar is the ratio that is allowed.
 """
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from common import interleave, rows, save
+from common import interleave, made_by, rows, save
 from fastcore.script import call_parse
 
-from rolebregman.datasets import from_pairs, read_vectors
+from rolebregman.datasets import from_pairs, read_rows, read_vectors, unique_pairs
 
 
 def files(folder, items, dim, pairs):
@@ -31,14 +35,85 @@ def files(folder, items, dim, pairs):
     return pd.DataFrame(ids[held], columns=["source", "target"])
 
 
+def many_pairs(folder, items, pairs):
+    "Pairs of ids of text and of whole numbers as CSV, with vectors of the items; how many bytes pyarrow's tables take"
+    import pyarrow as pa
+    from pyarrow import csv
+    rng = np.random.default_rng(0)
+    source = rng.integers(0, items, pairs)
+    target = (source + rng.integers(1, items, pairs)) % items
+    ids = pa.array([f"item{i}" for i in range(items)])
+    np.save(folder / "items.npy", rng.standard_normal((items, 8), dtype=np.float32))
+    (folder / "items.txt").write_text("\n".join(ids.to_pylist()))
+    sizes = {}
+    for kind, name in (("text", ids.take), ("whole", lambda rows: rows)):
+        table = pa.table(dict(source=name(pa.array(source)), target=name(pa.array(target))))
+        with open(folder / f"{kind}.csv", "wb") as file:  # as pandas writes it, without quotes
+            file.write(b"source,target\n")
+            csv.write_csv(table, file, csv.WriteOptions(include_header=False, quoting_style="none"))
+        sizes[kind] = table.nbytes
+    return sizes
+
+
+def reader(folder, kind, what):
+    "A function that reads the pairs in one way"
+    path, ids = folder / f"{kind}.csv", folder / "items.txt" if kind == "text" else None
+    def checked(): return unique_pairs(read_rows(path)[0], {}, path)
+    def dataset(): return from_pairs(path, folder / "items.npy", ids=ids)
+    def bare():
+        from pyarrow.csv import read_csv
+        return read_csv(path)
+    return dict(checked=checked, dataset=dataset, bare=bare)[what]
+
+
+def peak(folder, kind, what):
+    "Bytes that a process of its own takes at the peak, above what it takes before"
+    again = subprocess.run([sys.executable, __file__, "--peak", f"{folder}:{kind}:{what}"], stdout=subprocess.PIPE,
+                           text=True, check=True)
+    return int(again.stdout)
+
+
+def high_water():
+    "The most bytes that this process has held; `ru_maxrss` would begin with what the parent held"
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def tell_peak(said):
+    "Read in one way in this process, and print the bytes that it took"
+    import pyarrow.csv  # noqa: F401  which is no part of the columns
+    folder, kind, what = said.split(":")
+    run, before = reader(Path(folder), kind, what), high_water()
+    kept = run()  # noqa: F841  which holds it until it is measured
+    print(high_water() - before)
+
+
+def of_many_pairs(folder, items, pairs, rounds):
+    "Rows on the time and on the memory of a large file of pairs"
+    known = "pyarrow.csv.read_csv"
+    for kind, size in many_pairs(folder, items, pairs).items():
+        what = f"{pairs:,} pairs from .csv, ids of {'text' if kind == 'text' else 'whole numbers'}"
+        contenders = {known: reader(folder, kind, "bare"), "read and checked": reader(folder, kind, "checked"),
+                      "from_pairs": reader(folder, kind, "dataset")}
+        bars = [(name, known, 3.0) for name in ("read and checked", "from_pairs")]
+        yield from rows(what, interleave(contenders, rounds, warm=1), bars)
+        for name, way in (("read and checked", "checked"), ("from_pairs", "dataset")):
+            taken = peak(folder, kind, way)
+            yield {"what": f"{what}: memory", "head": name, **made_by(), "ratio": taken / size, "bar": 4.0,
+                   "against": f"columns of {size / 2**20:.0f} MiB", "mib": taken / 2**20}
+
+
 @call_parse
 def main(
     rounds: int = 15,  # Rounds after two to warm up
     items: int = 10_000,  # Vectors
     dim: int = 384,  # Numbers in each
     pairs: int = 20_000,  # Pairs
+    many: int = 10_000_000,  # Pairs of the large file; 0 leaves it out
+    peak: str = "",  # Used by the benchmark itself, to measure memory
 ):
     "Measure, print, and write results/reading.csv"
+    if peak: return tell_peak(peak)
     table = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -53,4 +128,5 @@ def main(
                 contenders["from_pairs"] = lambda path=path: from_pairs(held, path)
                 bars.append(("from_pairs", known, 2.0))
             table += rows(f"{items:,} x {dim} from .{kind}", interleave(contenders, rounds, warm=2), bars)
+        if many: table += of_many_pairs(folder, 200_000, many, max(2, rounds // 5))
     save(table, "reading")

@@ -18,6 +18,7 @@ from rolebregman.datasets import (
     as_ids,
     faults_named,
     kind_of,
+    open_zstd,
     pair_blocks,
     pairs_of_table,
     pick_columns,
@@ -245,6 +246,7 @@ def test_a_packed_table_gives_the_same_pairs(tmp_path, name):
 def test_a_table_packed_as_zst_gives_the_same_pairs(tmp_path):
     (tmp_path/"p.csv.zst").write_bytes(zstandard.compress(TABLE.to_csv(index=False).encode()))
     assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/"p.csv.zst")[0])] == ROWS
+    assert open_zstd(tmp_path/"p.csv.zst").read() == TABLE.to_csv(index=False).encode()
     (tmp_path/"q.csv.zst").write_bytes(b"source,target\na,b\n")
     with pytest.raises(ValueError, match="q.csv.zst is damaged or cut off"): read_pairs(tmp_path/"q.csv.zst")
 
