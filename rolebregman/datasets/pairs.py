@@ -283,7 +283,7 @@ def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, s
     own = "part" in pairs
     parts, rest = _own_parts(pairs, rows, rank) if own else split_by(split, rows, seed, fractions, rank)
     pool = _pool_rows(pool, row, rows)
-    del rows
+    rows = rows if transitive or "weight" in pairs else None  # they are as large as the edges
     if len(rest):
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
     implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
