@@ -333,7 +333,7 @@ def load_head(
     kind, arguments, dtype, inputs, fitted = _read_config(config)
     try:
         head = kind(**arguments).to(dtype)
-        head.inputs, head.standardizer.was_fitted = inputs, fitted
+        head.standardizer = Standardizer(head.dim, inputs, fitted).to(dtype)
     except (TypeError, ValueError, RuntimeError, MemoryError) as error:
         raise ValueError(f"{config}: {kind.__name__} does not take this config: {error}") from None
     try:

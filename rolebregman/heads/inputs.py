@@ -63,17 +63,18 @@ class Standardizer(nn.Module):
         self,
         dim: int,  # width d of the embeddings
         inputs: str = "standard",  # one of `INPUTS`
+        fitted: bool = False,  # whether mean and scale, which are read into it, come from features
     ):
         super().__init__()
         if inputs not in INPUTS: raise ValueError(f"inputs: expected one of {', '.join(INPUTS)}, found {inputs!r}")
-        self.inputs, self.was_fitted = inputs, False
+        self.inputs, self._was_fitted = inputs, fitted
         self.register_buffer("mean", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(()))
 
     @property
     def fitted(self) -> bool:
         "Whether mean and scale come from features; always true where there is nothing to fit"
-        return self.inputs in ("raw", "unit") or self.was_fitted or bool(self.mean.any() or self.scale != 1)
+        return self.inputs in ("raw", "unit") or self._was_fitted or bool(self.mean.any() or self.scale != 1)
 
     @torch.no_grad()
     def fit(
@@ -95,10 +96,9 @@ class Standardizer(nn.Module):
             if not spread: raise ValueError("features: all rows are zero, so there is no scale to take from them")
         elif spread <= torch.finfo(self.mean.dtype).eps ** 2 * square:
             raise ValueError("features: all rows are equal, so there is no scale to take from them")
-        scale = _factor(spread, n, width, self.scale)
+        self.scale.copy_(_factor(spread, n, width, self.scale))
         self.mean.copy_(mean)
-        self.scale.copy_(scale)
-        self.was_fitted = True
+        self._was_fitted = True
         return self
 
     def forward(
