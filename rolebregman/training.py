@@ -219,6 +219,7 @@ def on_device(
 
 # %% ../nbs/06_training.ipynb #ae5a3300
 def _sampler_of(ds, config):
+    "What draws the negatives that the settings ask for"
     return MixedSampler(ds) if config.hard_share else NegativeSampler(ds)
 
 

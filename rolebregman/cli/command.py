@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'Member', 'SourceColumn', 'TargetColumn', 'Label',
-           'MinLabel', 'Encoder', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator', 'SplitColumn',
-           'WeightColumn', 'Encoding', 'Transitive', 'Missing', 'Out', 'Folder', 'Picture', 'Device', 'Json',
-           'in_words', 'say', 'watched', 'progress', 'command', 'try_command', 'pairs_file', 'options_of', 'input_file',
-           'write_output', 'as_json']
+           'MinLabel', 'Encoder', 'Inputs', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator',
+           'SplitColumn', 'WeightColumn', 'Encoding', 'Transitive', 'Missing', 'Out', 'Folder', 'Picture', 'Device',
+           'Json', 'in_words', 'say', 'watched', 'progress', 'command', 'try_command', 'pairs_file', 'options_of',
+           'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -242,6 +242,8 @@ TargetColumn = Annotated[str | None, typer.Option(help="Column of the targets; g
 Label = Annotated[str | None, typer.Option(help="Column that says which pairs hold; by default `label`.")]
 MinLabel = Annotated[float | None, typer.Option(help="Labels are strengths; a pair holds from here on.")]
 Encoder = Annotated[str, typer.Option(help="Encoder of the texts, where there are no vectors.")]
+Inputs = Annotated[Literal["raw", "unit", "scale", "standard"] | None, typer.Option(
+    help="How the head sees vectors; else as is usual for it.")]
 KeepVectors = Annotated[bool, typer.Option("--keep-vectors", help="Copy the files of the vectors, ids and texts into "
                         "the folder, which then needs no other files.")]
 Setting = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "

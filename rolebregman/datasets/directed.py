@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from ..common import sorted_unique
+from ..common import among_sorted, sorted_unique
 from .weights import check_weights
 
 # %% ../../nbs/datasets/directed.ipynb #a336cef2
@@ -206,12 +206,6 @@ class _Relation:
         return edges[:, 0] * self.num_nodes + edges[:, 1]
 
 # %% ../../nbs/datasets/directed.ipynb #286b42ba
-def _among(codes, those):
-    "Which of `codes` are among the sorted `those`"
-    spot = np.searchsorted(those, codes)
-    return those[np.minimum(spot, len(those) - 1)] == codes if len(those) else np.zeros(len(codes), bool)
-
-
 class _Positives(_Relation):
     "What holds, and which of it has a direction"
 
@@ -225,15 +219,14 @@ class _Positives(_Relation):
     def holding(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
         "Every pair that holds, as the positives or as what they imply: what a negative must not be."
         if self.implied is None: return self.positives
-        codes = sorted_unique(self.codes(np.concatenate([self.positives, self.implied])))
-        return np.stack(np.divmod(codes, self.num_nodes), 1)
+        return _ends(sorted_unique(self.codes(np.concatenate([self.positives, self.implied]))), self.num_nodes)
 
     def one_way(
         self,
         split: str = "test",  # "train", "valid" or "test"
     ) -> np.ndarray:  # bool (m,)
         "True for each edge of `split` whose reverse does not hold: only those have a direction to be judged."
-        return ~_among(self.codes(self.edges[split][:, ::-1]), self.codes(self.holding))
+        return ~among_sorted(self.codes(self.edges[split][:, ::-1]), self.codes(self.holding))
 
 # %% ../../nbs/datasets/directed.ipynb #411832b3
 class _Limited(_Positives):
@@ -273,7 +266,7 @@ class _WithNegatives(_Limited):
         "Sources of edges that have no negative: with each candidate of the pool they hold, or it is themselves."
         positives = self.holding
         whole = len(self.pool) == self.num_nodes
-        inside = positives if whole else positives[_among(positives[:, 1], self.pool)]
+        inside = positives if whole else positives[among_sorted(positives[:, 1], self.pool)]
         taken = np.bincount(inside[:, 0], minlength=self.num_nodes)
         taken[self.pool] += 1  # a node is no negative of itself
         sources = np.zeros(self.num_nodes, bool)

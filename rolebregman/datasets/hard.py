@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from ..common import named_generator
+from ..common import among_sorted, named_generator
 from .closure import relation_matrix
 from .directed import PARTS, DirectedDataset
 
@@ -39,14 +39,12 @@ def _rows_of(kind, relation, judged, x):
     return relation[x] @ relation @ relation.T
 
 # %% ../../nbs/datasets/hard.ipynb #3b5d6769
-def _allowed(ds, x, rows, inside):
+def _allowed(ds, x, rows, inside, holding):
     "Positions in `x` and candidates that are no truth, no source itself, and in the pool; in order"
     i, target = sp.coo_array(rows).coords
     keep = inside[target] & (target != x[i])
     i, target = i[keep], target[keep].astype(np.int64)
-    holding, codes = ds.codes(ds.holding), x[i] * ds.num_nodes + target
-    place = np.searchsorted(holding, codes).clip(max=len(holding) - 1)
-    new = holding[place] != codes
+    new = ~among_sorted(x[i] * ds.num_nodes + target, holding)
     order = np.lexsort((target[new], i[new]))
     return i[new][order], target[new][order]
 
@@ -75,13 +73,13 @@ class HardCandidates:
         judged = relation_matrix(_judged(ds, (*parts, "") if split == "test" else parts), ds.num_nodes)
         inside = np.zeros(ds.num_nodes, bool)
         inside[ds.pool] = True
-        x = np.unique(ds.edges[split][:, 0])
+        x, holding = np.unique(ds.edges[split][:, 0]), ds.codes(ds.holding)
         counts, found = np.zeros((len(ds.hard_kinds), len(x)), np.int64), [np.empty(0, np.int32)]
         for number, kind in enumerate(ds.hard_kinds):
             rng = np.random.default_rng([ds.seed, HARD_KINDS.index(kind)])
             for start in range(0, len(x), block):
                 some = x[start:start + block]
-                i, target = _allowed(ds, some, _rows_of(kind, relation, judged, some), inside)
+                i, target = _allowed(ds, some, _rows_of(kind, relation, judged, some), inside, holding)
                 i, target = _thinned(i, target, _MOST, rng)
                 counts[number, start:start + block] = np.bincount(i, minlength=len(some))
                 found.append(target.astype(np.int32))

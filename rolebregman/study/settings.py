@@ -61,7 +61,7 @@ def neighbours(
 def keep_settings(
     path,  # JSON of settings by dataset and head
     dataset: str,  # one of `DATASETS`
-    settings: dict,  # head -> `train` and `options` of `Task`
+    settings: dict,  # head -> `train` and `options` of `Task`, and what else is to be kept
 ):
     "Write the settings of some heads on a dataset; what else the file holds stays."
     path = Path(path)

@@ -7,7 +7,6 @@ __all__ = ['TRAIN_AXES', 'HEAD_AXES', 'SCORE', 'Axis', 'axis_value', 'useful_axe
            'fair_search', 'final_trials', 'run_fair_search']
 
 # %% ../../nbs/study/trials.ipynb #5ea20004
-import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +15,9 @@ import pandas as pd
 import torch
 
 from ..baselines.registry import HEADS, make_head
-from ..common import write_whole
 from ..heads.inputs import INPUTS
 from .runner import DATASETS, SCALES, Task, checked_names, run_grid
-from .settings import widened
+from .settings import keep_settings, widened
 from .store import SEARCH, Store
 
 # %% ../../nbs/study/trials.ipynb #5ea20007
@@ -117,7 +115,7 @@ def next_trials(
 ) -> list:  # of `Trial`, none where the search has ended
     "What is tried next, given what was found. Equal scores: the earlier trial is the better one."
     if not scores: return [Trial(inputs) for inputs in INPUTS][:budget]
-    seen = [trial for trial in scores][:len(INPUTS)]
+    seen = list(scores)[:len(INPUTS)]
     best, rest, quiet, turn = max(seen, key=scores.get), list(scores)[len(INPUTS):], 0, 0
     while axes and quiet < len(axes):
         axis = axes[turn % len(axes)]
@@ -186,27 +184,18 @@ def fair_search(
         best = max(means, key=means.get)
         table.append(dict(head=head, trials=len(first[head]), start=means[finals[head][0]], score=means[best],
                           **fair_settings(head, best, dim, train)))
-    _keep(chosen, dataset, {row["head"]: {key: row[key] for key in ("train", "options", "start", "score")}
-                            for row in table})
+    keep_settings(chosen, dataset, {row["head"]: {key: row[key] for key in ("train", "options", "start", "score")}
+                                    for row in table})
     return pd.DataFrame(table)
 
 # %% ../../nbs/study/trials.ipynb #5ea20013
 def final_trials(
     scores: dict,  # score of each `Trial` on the first seed
 ) -> list:  # of `Trial`, the start first
-    "The start (the head as it is made, on standardised inputs) and the best third of all trials."
+    "The start (every axis at its start, on standardised inputs) and the best third of all trials."
     start = next((trial for trial in scores if trial == Trial("standard")), next(iter(scores)))
     best = sorted(scores, key=scores.get, reverse=True)[:max(1, len(scores) // 3)]
     return [start, *(trial for trial in best if trial != start)]
-
-
-def _keep(path, dataset, settings):
-    "Write the settings of some heads on a dataset; what else the file holds stays"
-    path = Path(path)
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    kept.setdefault(dataset, {}).update(settings)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(kept, indent=1) + "\n")
 
 # %% ../../nbs/study/trials.ipynb #5ea2f001
 def run_fair_search(

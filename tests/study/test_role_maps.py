@@ -4,6 +4,7 @@ import pytest
 
 from rolebregman.study import (
     INPUT_CHOICES,
+    KEY,
     OPEN_CHOICES,
     SEARCH,
     Store,
@@ -16,6 +17,7 @@ from rolebregman.study import (
     role_map_tasks,
     run_grid,
     run_role_maps,
+    runner,
 )
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=1)
@@ -87,3 +89,12 @@ def test_one_seed_is_never_called_clear():
     sentence, = role_map_findings(rows)
     assert "above the plain head's on 1 of 1 datasets (one seed, so no interval)" in sentence
     assert "clearly" not in sentence
+
+
+def test_of_a_fit_that_was_made_anew_with_other_candidates_the_latest_counts(tmp_path, monkeypatch):
+    store, task = Store(tmp_path / "rows.csv", SEARCH), role_map_tasks("toy", 1)[0]
+    for candidates, value in ((1, 0.1), (2, 0.7)):
+        monkeypatch.setattr(runner, "CANDIDATES", candidates)
+        row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="", direction_accuracy=value)
+        store.append(row)
+    assert len(store.rows()) == 2 and role_map_rows(store.path)["direction_accuracy"].tolist() == [0.7]
