@@ -146,13 +146,15 @@ def load_hyperlex(
     path: str | Path | None = None,  # the folder of the unpacked hyperlex-data.zip; default: fetched
     vectors: WordVectors | str | Path | None = None,  # word vectors of your own, or their file
     quiet: bool = False,  # no progress bars, no lines on what was passed over
+    validation: str = "official",  # or "disjoint": `with_disjoint_validation`
 ) -> DirectedDataset:  # nodes: id (the word), text, pos
     """HyperLex (Vulic et al., Computational Linguistics 2017): edges from a word to its hypernym.
 
     `graded` holds every scored pair with both words covered, of whatever type, with columns source, target, score,
     split, pos, type, std, and `random` and `lexical`: its part in the official splits. Edges that the split, `pos` or
     `min_score` leaves out stay known positives. Raises `ValueError` for an option that there is not."""
-    for name, value, known in (("split", split, ("random", "lexical", "seeded")), ("pos", pos, ("N", "V", "all"))):
+    for name, value, known in (("split", split, ("random", "lexical", "seeded")), ("pos", pos, ("N", "V", "all")),
+                               ("validation", validation, ("official", "disjoint"))):
         if value not in known:
             raise ValueError(f"{name} = {value!r}, expected one of {known}")
     if not 0 <= min_score <= 6:
@@ -170,7 +172,8 @@ def load_hyperlex(
     known = vectors_for(words, vectors, dim, quiet)
     if vectors is not None:
         report["words found"] = look_up(known, words)[1]
-    return _hyperlex_dataset(table, words, known, split, pos, min_score, seed, report)
+    ds = _hyperlex_dataset(table, words, known, split, pos, min_score, seed, report)
+    return ds if validation == "official" else with_disjoint_validation(ds)
 
 # %% ../../nbs/datasets/hyperlex.ipynb #d15a0002
 def with_disjoint_validation(

@@ -19,7 +19,7 @@ import torch
 from ..baselines.registry import make_head
 from ..datasets.directed import DirectedDataset
 from .store import COLUMNS
-from .runner import candidates_of, open_dataset, provenance
+from .runner import revision_of, open_dataset, provenance
 from .store import Store
 from ..datasets.sources import fetch
 from ..training import TrainConfig, fit
@@ -132,7 +132,7 @@ def run_joint(
     from rolebregman.integrations.sentence_transformers import DirectedEncoder, DirectedLoss
     logging.disable_progress_bar()
     store = Store(path, COLUMNS)
-    version = "".join(f" {name}={value}" for name, value in candidates_of(dataset).items())
+    version = "".join(f" {name}={value}" for name, value in revision_of(dataset).items())
     config = f"{head}{version} {edges} {epochs} {encoder_lr:g} {head_lr:g} {batch_size}"
     config += (split != "test") * f" {split}"
     done = store.keys()

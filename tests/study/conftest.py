@@ -19,6 +19,6 @@ def judged():
 
 
 @pytest.fixture
-def first_candidates(monkeypatch):
-    "The rows in results/ were measured before known ancestors were left out of the candidates"
-    monkeypatch.setattr(runner, "CANDIDATES", 1)
+def first_revision(monkeypatch):
+    "The rows in results/ were made before any of `REVISIONS`"
+    monkeypatch.setattr(runner, "REVISIONS", {})

@@ -27,7 +27,7 @@ from rolebregman.study.store import COLUMNS
 
 results = Path(__file__).resolve().parents[2] / "results"
 CHOSEN = results / "chosen.json"
-pytestmark = pytest.mark.usefixtures("first_candidates")
+pytestmark = pytest.mark.usefixtures("first_revision")
 
 
 def keys_of(name, columns):

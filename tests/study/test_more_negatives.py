@@ -154,7 +154,7 @@ def test_what_is_missing_is_named(tmp_path, fast):
         run_more_negatives(["toy"], ["order"], out=tmp_path)
 
 
-@pytest.mark.usefixtures("first_candidates")
+@pytest.mark.usefixtures("first_revision")
 def test_the_committed_rows_are_those_that_the_command_would_make():
     searches = [Store(results / f"{name}.csv", SEARCH).rows() for name in ("search", "negatives_search")]
     choices = validation_choices(*searches)

@@ -118,7 +118,7 @@ def test_the_command_does_not_fit_what_is_there(tmp_path, monkeypatch, capsys):
     assert "2 rows, 0 of them failed" in said and "1 rows, 0 of them failed" in said
 
 
-@pytest.mark.usefixtures("first_candidates")
+@pytest.mark.usefixtures("first_revision")
 def test_the_committed_rows_are_those_that_the_command_would_make():
     results = Path(__file__).resolve().parents[2] / "results"
     assert Store(results / "starts.csv", SEARCH).keys(failed=False) == {task.key for task in start_tasks()}

@@ -91,10 +91,10 @@ def test_one_seed_is_never_called_clear():
     assert "clearly" not in sentence
 
 
-def test_of_a_fit_that_was_made_anew_with_other_candidates_the_latest_counts(tmp_path, monkeypatch):
+def test_of_a_fit_that_was_made_anew_on_a_revised_dataset_the_latest_counts(tmp_path, monkeypatch):
     store, task = Store(tmp_path / "rows.csv", SEARCH), role_map_tasks("toy", 1)[0]
-    for candidates, value in ((1, 0.1), (2, 0.7)):
-        monkeypatch.setattr(runner, "CANDIDATES", candidates)
+    for revisions, value in (({}, 0.1), (dict(toy=dict(candidates=2)), 0.7)):
+        monkeypatch.setattr(runner, "REVISIONS", revisions)
         row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="", direction_accuracy=value)
         store.append(row)
     assert len(store.rows()) == 2 and role_map_rows(store.path)["direction_accuracy"].tolist() == [0.7]

@@ -277,10 +277,11 @@ def test_ranks_among_all_are_of_the_same_pairs_for_every_head_and_of_all_pairs_w
 
 
 @pytest.mark.parametrize("dataset, changes", [("toy", True), ("wordnet/node", True), ("go/all", True), ("sick", False),
-                                              ("hyperlex/random", False), ("snli/dev-as-train", False)])
-def test_only_a_fit_whose_candidates_are_others_has_another_hash(dataset, changes, monkeypatch):
+                                              ("hyperlex/random", False), ("hyperlex/lexical", True),
+                                              ("snli/dev-as-train", False)])
+def test_only_a_fit_whose_dataset_was_revised_has_another_hash(dataset, changes, monkeypatch):
     now = Task(dataset, "mlp", 0).config
-    monkeypatch.setattr(runner, "CANDIDATES", 1)
+    monkeypatch.setattr(runner, "REVISIONS", {})
     assert (Task(dataset, "mlp", 0).config != now) == changes
     assert Task(dataset, "mlp", 0, train=dict(hard_share=0.0)).config == Task(dataset, "mlp", 0).config
     assert Task(dataset, "mlp", 0, train=dict(hard_share=0.5)).config != Task(dataset, "mlp", 0).config
