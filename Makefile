@@ -35,7 +35,7 @@ test: .venv/.dev ## Check everything: notebooks in step with the library, lint, 
 	$(call say,"4/5  the site")
 	@$(BIN)/python tools/build_site.py
 	$(call say,"5/5  pytest")
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 site: .venv/.dev ## Render the notebooks into _site/html
 	@$(BIN)/python tools/build_site.py
