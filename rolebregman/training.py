@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['rank_loss', 'direction_loss', 'softmax_loss', 'TrainConfig', 'encode_sides', 'MixedSampler', 'batch_losses',
-           'on_device', 'make_step', 'History', 'fit']
+           'denied_loss', 'on_device', 'make_step', 'History', 'fit']
 
 # %% ../nbs/06_training.ipynb #1c85a206
 import math
@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, softplus
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tqdm import tqdm
 
 from .common import compiled, log, require_type, require_weights, sorted_unique
+from .datasets.denied import DeniedPairs
 from .datasets.directed import DirectedDataset
 from .datasets.hard import hard_candidates
 from .common import named_generator
@@ -95,6 +96,7 @@ class TrainConfig:
     valid_negatives: int = 10  # fixed negatives for each validation edge
     grad_clip: float = 0.0  # largest norm of a step's gradient; 0 does not clip
     hard_share: float = 0.0  # share of the drawn negatives that are hard candidates, where there are any; 0 to 1
+    denied_weight: float = 1.0  # weight of the loss of pairs that somebody judged not to hold, where there are any
     seed: int = 0  # order of the edges and the drawn negatives; not the head's initial weights
 
     def __post_init__(self):
@@ -108,7 +110,8 @@ class TrainConfig:
             if value is None and name == "batch_size": continue
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise ValueError(f"TrainConfig.{name} is {value!r}; expected a whole number of at least {low}")
-        weights = "margin", "direction_margin", "direction_weight", "lr", "weight_decay", "grad_clip", "hard_share"
+        weights = ("margin", "direction_margin", "direction_weight", "lr", "weight_decay", "grad_clip", "hard_share",
+                   "denied_weight")
         require_weights("TrainConfig.", **{name: getattr(self, name) for name in weights})
         if self.hard_share > 1: raise ValueError(f"TrainConfig.hard_share is {self.hard_share!r}; expected at most 1")
 
@@ -208,6 +211,22 @@ def batch_losses(
         if not both_ways: return rank, rank.new_zeros(())
     return rank, direction_loss(forward, reverse, one_way.to(forward.device), config.direction_margin, **weighted)
 
+# %% ../nbs/06_training.ipynb #de0a0002
+def denied_loss(
+    head: DistanceHead,  # the head to train
+    features,  # all items (n, d), tensor or array
+    denied: Tensor,  # pairs that do not hold, int64 (b, 2)
+    edges: Tensor,  # beside each a pair that does, int64 (b, 2)
+    config: TrainConfig,  # which loss, which margin
+    compare=None,  # `head.compare`, or a faster equal
+    weights: Tensor = None,  # of the edges (b,), at least 0; all alike by default
+) -> Tensor:  # ()
+    "Loss of pairs that somebody judged not to hold, each against one that holds."
+    sources, targets = torch.cat([edges, denied]).T
+    holds, not_so = (compare or head.compare)(*encode_sides(head, features, sources, targets)).split(len(edges))
+    if config.loss == "softmax": return _mean(softplus(holds - not_so), weights)
+    return rank_loss(holds, not_so, config.margin, weights)
+
 # %% ../nbs/06_training.ipynb #03bb6a68
 def on_device(
     features,  # all items (n, d), an array
@@ -235,6 +254,8 @@ def make_step(
     train, one_way = torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.one_way("train"))
     sampler, generator = sampler or _sampler_of(ds, config), named_generator("negatives", config.seed)
     weights = None if ds.weights is None else torch.as_tensor(ds.weights)
+    denied = DeniedPairs(ds) if config.denied_weight and len(ds.denied.get("train", ())) else None
+    chance = named_generator("denied", config.seed)
     features, compare = on_device(ds.features, head), compiled(head.compare) if compile else head.compare
     parameters = [p for p in head.parameters() if p.requires_grad]
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
@@ -245,6 +266,11 @@ def make_step(
         with head.held_weights():
             rank, direction = losses(head, features, train[batch], one_way[batch], sampler, config, generator, compare,
                                      **own)
+            if denied:
+                judged, beside = denied.sample(len(batch), chance)
+                own = {} if weights is None else dict(weights=weights[beside])
+                rank = rank + config.denied_weight * denied_loss(head, features, judged, train[beside], config, compare,
+                                                                 **own)
         loss = rank + config.direction_weight * direction
         optimizer.zero_grad()
         loss.backward()

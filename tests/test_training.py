@@ -18,6 +18,7 @@ from rolebregman.training import (
     MixedSampler,
     TrainConfig,
     batch_losses,
+    denied_loss,
     direction_loss,
     encode_sides,
     fit,
@@ -445,3 +446,44 @@ def test_fit_hands_each_edge_its_own_weight():
 
     fit(make_head("role_bregman", dim=8), ds, replace(FAST, epochs=2), progress=False, losses=watch)
     assert sorted(seen) == sorted(2 * list(zip(ds.codes(ds.edges["train"]).tolist(), ds.weights.tolist())))
+
+
+def with_denied(seed=0, n=40):
+    "Random edges and as many denied pairs of their sources, of which half are in the test"
+    rng = np.random.default_rng(seed)
+    pairs = np.unique(rng.integers(0, n, (300, 2)), axis=0)
+    pairs = rng.permutation(pairs[pairs[:, 0] != pairs[:, 1]])
+    ds = dataset(pairs[:100], n, test=pairs[100:120])
+    ds.denied = dict(train=pairs[120:200], test=pairs[200:220])
+    return ds
+
+
+@pytest.mark.parametrize("loss", ["margin", "softmax"])
+def test_denied_pairs_are_learned_from_unless_their_weight_is_zero(loss):
+    ds, settings = with_denied(), dict(loss=loss, epochs=30, patience=0, lr=1e-2, batch_size=32)
+    cases = {"without": (replace(ds, denied=None), 1.0), "of no weight": (ds, 0.0), "with": (ds, 1.0)}
+    found = {}
+    for name, (some, weight) in cases.items():
+        torch.manual_seed(0)
+        head = make_head("mlp", dim=8)
+        fit(head, some, TrainConfig(denied_weight=weight, **settings), progress=False)
+        found[name] = [torch.as_tensor(head.score(*(ds.features[pairs[:, side]] for side in (0, 1))))
+                       for pairs in (ds.edges["train"], ds.denied["train"])]
+    assert all(map(torch.equal, found["without"], found["of no weight"]))
+    wrong = {name: 1 - preference_rate(held[:, None], denied.expand(len(held), -1))
+             for name, (held, denied) in found.items()}
+    assert wrong["with"] < 0.05 and wrong["with"] < wrong["without"] / 3
+
+
+def test_denied_loss_against_pairs_one_by_one():
+    ds, head = with_denied(), make_head("role_bregman", dim=8)
+    denied, edges = torch.as_tensor(ds.denied["train"][:7]), torch.as_tensor(ds.edges["train"][:7])
+    weights = torch.tensor([1.0, 0, 2, 1, 1, 0.5, 3])
+    x = torch.as_tensor(ds.features)
+    head.fit_standardizer(x)
+    with torch.no_grad():
+        near, far = (torch.stack([head(x[s], x[t]) for s, t in rows]).double() for rows in (edges, denied))
+        by_hand = dict(margin=(0.3 + near - far).clamp(min=0), softmax=torch.log1p((near - far).exp()))
+        for loss, values in by_hand.items():
+            found = denied_loss(head, ds.features, denied, edges, TrainConfig(loss=loss, margin=0.3), weights=weights)
+            assert found.item() == pytest.approx(((weights * values).sum() / weights.sum()).item(), rel=1e-5)

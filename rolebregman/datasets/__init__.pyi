@@ -3,6 +3,7 @@ from . import citations as citations
 from . import closure as closure
 from . import coded as coded
 from . import columns as columns
+from . import denied as denied
 from . import directed as directed
 from . import encoders as encoders
 from . import formats as formats
@@ -56,6 +57,8 @@ from .columns import read_rows as read_rows
 from .columns import read_scores as read_scores
 from .columns import scored_pairs as scored_pairs
 from .columns import unique_pairs as unique_pairs
+from .denied import DeniedPairs as DeniedPairs
+from .denied import parts_of_denied as parts_of_denied
 from .directed import DirectedDataset as DirectedDataset
 from .directed import PARTS as PARTS
 from .directed import Report as Report

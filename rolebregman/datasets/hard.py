@@ -70,7 +70,7 @@ class HardCandidates:
         parts = PARTS[:PARTS.index(split) + 1]
         edges = ds.positives if split == "test" else np.concatenate([ds.edges[part] for part in parts])
         relation = relation_matrix(edges, ds.num_nodes)
-        judged = relation_matrix(_judged(ds, (*parts, "") if split == "test" else parts), ds.num_nodes)
+        judged = relation_matrix(_judged(ds, (split, "") if split == "test" else (split,)), ds.num_nodes)
         inside = np.zeros(ds.num_nodes, bool)
         inside[ds.pool] = True
         x, holding = np.unique(ds.edges[split][:, 0]), ds.codes(ds.holding)

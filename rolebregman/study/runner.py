@@ -42,18 +42,20 @@ class Scale:
     datasets: tuple  # names from `DATASETS`
     seeds: int  # seeds 0, 1, ...
     limit: int = 0  # at most this many training edges, and a fifth of it for validation; 0 takes all
-    train: dict = field(default_factory=dict)  # settings of `TrainConfig` that every head shares: how long to train
+    train: dict = field(default_factory=dict)  # settings of `TrainConfig` that every head shares
     heads: tuple = tuple(HEADS)  # names from `HEADS`
     outcomes: bool = False  # whether the main study keeps what became of each test pair
 
 
+# As in the paper, what is judged not to hold is not learned from
+_TRAIN = dict(denied_weight=0.0)
 # How much is run, by name
 SCALES = dict(
-    quick=Scale(("go/cellular_component",), 3,
+    quick=Scale(("go/cellular_component",), 3, train=_TRAIN,
                 heads=tuple(head for head in HEADS if head not in heads_of_group("peer"))),
     paper=Scale(("hyperlex/random", "hyperlex/lexical", "sick", "snli/dev-as-train", "wordnet",
-                 "go/cellular_component"), 10, 5000, dict(epochs=60, patience=10), outcomes=True),
-    full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3))
+                 "go/cellular_component"), 10, 5000, _TRAIN | dict(epochs=60, patience=10), outcomes=True),
+    full=Scale(("wordnet", "wordnet/node", "go/all", "go/all/node"), 3, train=_TRAIN))
 
 # %% ../../nbs/study/runner.ipynb #2ee986e7
 # What opens a dataset of the study, by name
@@ -136,8 +138,9 @@ class _Identity(_Description):
     def config(self) -> str:  # eight hexadecimal digits
         "Hash of everything that the result depends on besides dataset, head, seed and the scale's name."
         settings = asdict(self.training) | dict(seed=None)
-        if not self.training.hard_share:
-            del settings["hard_share"]  # a setting that came later: at its default a fit is what it was
+        for later in ("hard_share", "denied_weight"):  # settings that came later: at 0 a fit is what it was
+            if not settings[later]:
+                del settings[later]
         own = _short_hash(json.dumps([settings, _head_config(self.head, json.dumps(self.options)), self.split,
                                       SCALES[self.scale].limit], sort_keys=True))
         hidden = self.hidden_settings | revision_of(self.dataset)

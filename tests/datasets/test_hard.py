@@ -47,6 +47,13 @@ def test_five_kinds_by_hand():
     assert found(ds)[0] == BY_HAND
 
 
+def test_what_was_judged_in_training_is_no_test_of_what_was_learned_from_it():
+    ds = dataset(7, PAIRS[:4], PAIRS[4:] + [(3, 2)], kinds=("premise",), transitive=False,
+                 denied=dict(train=[(3, 4), (5, 3)], test=[(3, 5), (6, 1)]))
+    assert found(ds)[0] == dict(premise={3: {4}})
+    assert found(ds, "test")[0] == dict(premise={3: {5}, 6: {1}})
+
+
 def test_two_hops_where_nothing_is_implied():
     ds = dataset(5, [(0, 1), (1, 2), (2, 0), (1, 3), (0, 3), (4, 0)], transitive=False, kinds=("two_hops",))
     assert found(ds)[0] == dict(two_hops={0: {2}, 1: {0}, 2: {1, 3}, 4: {1, 3}})
