@@ -81,7 +81,7 @@ def test_the_form_of_the_file_changes_nothing(tmp_path, form):
     first = load_sick(small_sick(tmp_path), encoder=Lengths(), quiet=True)
     path = small_sick(tmp_path, "\r\n" if form == "crlf" else "\n", ROWS[::-1] if form == "order" else ROWS)
     if form == "gz":
-        (tmp_path/"SICK.txt.gz").write_bytes(gzip.compress(path.read_bytes()))
+        (tmp_path/"SICK.txt.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
         path = tmp_path/"SICK.txt.gz"
     if form == "zip":
         with zipfile.ZipFile(tmp_path/"SICK.zip", "w") as z:
@@ -140,7 +140,7 @@ def test_a_fault_in_sick_names_file_and_line(tmp_path, rows, says):
 def test_damaged_files_are_named(tmp_path):
     path = small_sick(tmp_path)
     cut = tmp_path/"cut.txt.gz"
-    cut.write_bytes(gzip.compress(path.read_bytes() * 50)[:-20])
+    cut.write_bytes(gzip.compress(path.read_bytes() * 50, mtime=0)[:-20])
     with pytest.raises(ValueError, match=r"cut.txt.gz is damaged or cut off"):
         read_sick(cut)
     (tmp_path/"latin.txt").write_bytes(path.read_bytes().replace(b"a lad", b"a gar\xe7on"))
@@ -208,7 +208,7 @@ def small_snli(tmp_path, parts=("dev", "test"), compressed=False, count=100):
     for part in parts:
         text = "".join(json.dumps(r) + "\n" for r in snli_rows(part, count)).encode()
         path = folder/f"snli_1.0_{part}.jsonl{'.gz' if compressed else ''}"
-        path.write_bytes(gzip.compress(text) if compressed else text)
+        path.write_bytes(gzip.compress(text, mtime=0) if compressed else text)
     return folder
 
 
@@ -313,7 +313,7 @@ def test_a_table_of_snli_with_another_header_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"train.tsv: no column sentence1, sentence2; its header is \['premise'"):
         read_snli(path)
     cut = tmp_path/"snli_1.0_dev.jsonl.gz"
-    cut.write_bytes(gzip.compress(f"{GOOD}\n".encode() * 999)[:-12])
+    cut.write_bytes(gzip.compress(f"{GOOD}\n".encode() * 999, mtime=0)[:-12])
     with pytest.raises(ValueError, match=r"snli_1.0_dev.jsonl.gz is damaged or cut off"):
         read_snli(cut)
 

@@ -113,7 +113,7 @@ def test_a_fault_is_named_and_a_right_file_has_none(tmp_path):
 
 @pytest.mark.parametrize("name, content, member", [
     ("data.txt", BODY, None),
-    ("data.txt.gz", gzip.compress(BODY), None),
+    ("data.txt.gz", gzip.compress(BODY, mtime=0), None),
     ("data.zip", "zip", "inner/data.txt"),
     ("data.tgz", "tar", "inner/data.txt"),
 ])
@@ -138,7 +138,7 @@ def packed(kind, body=BODY, member="inner/data.txt"):
 @pytest.mark.parametrize("name, content, member, reason", [
     ("data.txt", BODY[:100], None, "data.txt is cut off: 100 of 208,890 bytes"),
     ("data.txt", BODY + b"more", None, "data.txt has sha256"),
-    ("data.txt.gz", gzip.compress(BODY)[:-100], None, "data.txt.gz is damaged or cut off"),
+    ("data.txt.gz", gzip.compress(BODY, mtime=0)[:-100], None, "data.txt.gz is damaged or cut off"),
     ("data.txt.gz", BODY, None, "data.txt.gz is damaged or cut off"),
     ("data.zip", packed("zip"), "no/such.txt", "holds no no/such.txt"),
     ("data.zip", packed("zip")[:-100], "inner/data.txt", "data.zip is damaged or cut off"),
@@ -153,7 +153,7 @@ def test_a_wrong_file_is_named_and_never_used(mirror, empty_cache, name, content
 
 
 def test_reading_stops_one_byte_after_the_expected_size(mirror, tmp_path):
-    (mirror/"data.txt.gz").write_bytes(gzip.compress(bytes(50_000_000)))
+    (mirror/"data.txt.gz").write_bytes(gzip.compress(bytes(50_000_000), mtime=0))
     with pytest.raises(sources._NotDelivered, match="has sha256"):
         sources._extract(mirror/"data.txt.gz", "data.txt.gz", None, FILE, tmp_path/"out")
     assert (tmp_path/"out").stat().st_size == FILE.size + 1
