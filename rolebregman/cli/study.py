@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['study', 'Datasets', 'Heads', 'Seeds', 'Jobs', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS', 'CHOSEN', 'names_in',
-           'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts', 'search', 'role_maps',
-           'gaps', 'citations', 'joint', 'explorer', 'bench']
+           'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts', 'search', 'gains',
+           'role_maps', 'gaps', 'citations', 'joint', 'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -179,6 +179,25 @@ def search(
     datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
     heads, path = names_in(heads, HEADS, "head") or list(HEADS), out / "trials.csv"
     carry_out(lambda: run_fair_search(datasets, heads, budget, processes(jobs), out, retry), path, as_json_)
+
+
+@command(study, "rolebregman study gains", "rolebregman study gains --datasets sick --seeds 1")
+def gains(
+    datasets: Datasets = "",
+    heads: Heads = "",
+    seeds: Seeds = 3,
+    jobs: Jobs = 0,
+    out: Results = RESULTS,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "What the search promised on validation, and what of it the test kept."
+    from rolebregman.baselines.registry import HEADS
+    from rolebregman.study.gains import run_gains
+    from rolebregman.study.runner import DATASETS, SCALES
+    datasets, path = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets, out / "gains.csv"
+    heads = names_in(heads, HEADS, "head") or list(HEADS)
+    carry_out(lambda: run_gains(datasets, heads, seeds, processes(jobs), out, retry), path, as_json_)
 
 
 @command(study, "rolebregman study role-maps", "rolebregman study role-maps --datasets sick --seeds 1",

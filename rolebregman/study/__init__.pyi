@@ -1,6 +1,7 @@
 from . import citation_fits as citation_fits
 from . import citation_tables as citation_tables
 from . import control as control
+from . import gains as gains
 from . import gaps as gaps
 from . import joint_training as joint_training
 from . import main_study as main_study
@@ -44,6 +45,11 @@ from .control import CONTROL_METRICS as CONTROL_METRICS
 from .control import control_metrics as control_metrics
 from .control import control_scores as control_scores
 from .control import matched as matched
+from .gains import gain_figure as gain_figure
+from .gains import gain_findings as gain_findings
+from .gains import gain_table as gain_table
+from .gains import gain_tasks as gain_tasks
+from .gains import run_gains as run_gains
 from .gaps import ASYMMETRIC_HEADS as ASYMMETRIC_HEADS
 from .gaps import CASE_WORDS as CASE_WORDS
 from .gaps import DATASET_TITLES as DATASET_TITLES
