@@ -20,8 +20,9 @@ from torch import Tensor
 from .datasets.directed import DirectedDataset
 from .datasets.hard import hard_negatives
 from .heads.distance_head import DistanceHead
-from .heads.ranking import Candidates, encode_rows, gather_rows
-from .common import compiled, named_generator, require_type, sorted_unique
+from .heads.ranking import Candidates, encode_rows
+from .heads.ties import pair_distances
+from .common import named_generator, require_type, sorted_unique
 
 # %% ../nbs/05_evaluation.ipynb #9d80937a
 def preference_rate(
@@ -97,23 +98,15 @@ def score_edges(
     block: int = 1 << 12,  # pairs compared at a time
     compile: bool = False,  # use PyTorch's compiler where there is one: worth it from some million pairs on
 ) -> tuple[Tensor, Tensor, Tensor]:  # on the CPU: `D(x, y)` (m,), `D(y, x)` (m,), `D(x, y-)` (m, c)
-    "Distances of edges in the annotated direction, turned round, and to negatives; no gradient."
+    "Distances of edges in the annotated direction, turned round, and to negatives, equal for equal pairs; no gradient."
     edges, negatives = torch.as_tensor(edges), torch.as_tensor(negatives)
-    compare = compiled(head.compare) if compile else head.compare
-    edges_at_once = max(1, (1 << 20) // (2 + negatives.shape[1]))
-    step = max(1, block // max(1, negatives.shape[1]))
-    found = []
-    for some, others in zip(edges.split(edges_at_once), negatives.split(edges_at_once)):
-        rows, where = torch.unique(torch.cat([some.flatten(), others.flatten()]), return_inverse=True)
-        items = gather_rows(features, rows)
-        u, v = head.encode_source(items), head.encode_target(items)
-        (x, y), where = where[:some.numel()].reshape(-1, 2).T.to(u.device), where[some.numel():].to(u.device)
-        # Calls of one shape: vectorised functions round by place, and a symmetric head should tie to the last bit.
-        pairs = [(compare(u[a], v[b]), compare(u[b], v[a])) for a, b in zip(x.split(block), y.split(block))]
-        parts = [compare(u[a][:, None], v[o]) for a, o in zip(x.split(step), where.reshape(others.shape).split(step))]
-        found.append((*map(torch.cat, zip(*pairs)), torch.cat(parts)))
-    if not found: return torch.zeros(0), torch.zeros(0), torch.zeros(0, negatives.shape[1])
-    return tuple(torch.cat(part).cpu() for part in zip(*found))
+    m, rows = len(edges), torch.cat([edges.T.flatten(), negatives.flatten()])
+    rows, where = torch.unique(rows, return_inverse=True)
+    u, v = (encode_rows(encode, features, rows) for encode in (head.encode_source, head.encode_target))
+    x, y, others = where[:m], where[m:2 * m], where[2 * m:]
+    sources, targets = torch.cat([x, y, x.repeat_interleave(negatives.shape[1])]), torch.cat([y, x, others])
+    found = pair_distances(head, u, v, sources, targets, block, compile).cpu()
+    return found[:m], found[m:2 * m], found[2 * m:].reshape(negatives.shape)
 
 # %% ../nbs/05_evaluation.ipynb #16fcacbd
 def check_match(

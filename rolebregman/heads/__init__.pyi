@@ -2,6 +2,7 @@ from . import distance_head as distance_head
 from . import inputs as inputs
 from . import ranking as ranking
 from . import role_head as role_head
+from . import ties as ties
 from .distance_head import DistanceHead as DistanceHead
 from .distance_head import load_head as load_head
 from .inputs import INPUTS as INPUTS
@@ -20,3 +21,5 @@ from .role_head import ROLES as ROLES
 from .role_head import RoleMap as RoleMap
 from .role_head import SharedMap as SharedMap
 from .role_head import item_map as item_map
+from .ties import distinct_rows as distinct_rows
+from .ties import pair_distances as pair_distances

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..common import in_blocks
 from .distance_head import DistanceHead
+from .ties import distinct_rows
 
 # %% ../../nbs/heads/ranking.ipynb #4cdb86d5
 def gather_rows(
@@ -30,15 +31,19 @@ def encode_rows(
     rows,  # the items wanted, int64 (m,)
     block: int | None = None,  # items encoded at once; by default as many as hold four million numbers
 ) -> Tensor:  # encoded items (m, k), on the head's device
-    "Encode some rows of a table of items, block by block."
+    "Encode some rows of a table of items, block by block: equal rows once, so that their encodings are equal numbers."
     rows, none = torch.as_tensor(rows), encode(torch.zeros(0, features.shape[1]))
-    out = none.new_empty(len(rows), *none.shape[1:])
+    block = block or max(1, (1 << 22) // features.shape[1])
+    first = distinct_rows(lambda some: gather_rows(features, rows[some]), len(rows), block)
+    new = first == torch.arange(len(rows))
+    once = rows[new]
+    out = none.new_empty(len(once), *none.shape[1:])
 
     def some(start, stop):
-        out[start:stop] = encode(gather_rows(features, rows[start:stop]))
+        out[start:stop] = encode(gather_rows(features, once[start:stop]))
 
-    in_blocks(some, len(rows), block or max(1, (1 << 22) // features.shape[1]), "encoding")
-    return out
+    in_blocks(some, len(once), block, "encoding")
+    return out if len(once) == len(rows) else out[(new.cumsum(0) - 1)[first].to(out.device)]
 
 # %% ../../nbs/heads/ranking.ipynb #53a24c62
 _SPARE = 64  # roundings that a distance may be off by, beyond those of the sum of products
@@ -98,6 +103,7 @@ class _Bounds:
         self.head, self.targets = head, targets
         if not head.product_form:
             self.step = _SPARE * torch.finfo(targets.dtype).eps
+            self.first = distinct_rows(targets.__getitem__, len(targets)).to(targets.device)
             return
         self.fine, self.centre = deepcopy(head).double(), robust_centre(targets)
         self.vectors, self.bias, self.norm = target_forms(self.fine, targets, self.centre, block)
@@ -153,6 +159,7 @@ class _OwnCandidates(_NearTies):
             width = fixed + self.step * self.bias[others].abs() + slope * self.norm[others]
         else:
             z, width = self.head.compare(s, self.targets[others]), fixed
+            z = torch.where(self.first[others] == self.first[own][:, None], level, z)
         sign = (z - level).sign()
         i, j = (~((z - level).abs() > width) | ~z.isfinite()).nonzero().T
         sign[i, j] = self._settle(u, own, i, others[i, j]).to(sign)
@@ -172,6 +179,7 @@ class _Tiles(_OwnCandidates):
             width = fixed + self.step * bias.abs().max() + slope * norm.max()
         else:
             z, width = self.head.compare_all(u, self.targets[start:stop]), fixed
+            z = torch.where(self.first[start:stop] == self.first[own][:, None], level[:, None], z)
         low, high, inside = level - width, level + width, (j >= start) & (j < stop)
         i, j, most = i[inside], j[inside] - start, torch.finfo(z.dtype).max
         wild = torch.stack([i[:0], j[:0]])  # pairs of which the form says nothing

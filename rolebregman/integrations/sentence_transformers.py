@@ -321,7 +321,8 @@ class DirectedEvaluator(BaseEvaluator):
         used = np.unique(np.concatenate([self.ds.edges[self.split].ravel(), self.ds.pool]))
         features = np.zeros((self.ds.num_nodes, model.head.dim), np.float32)
         mode = model.training
-        features[used] = model.encode(list(self.texts[used]), batch_size=self.batch_size, show_progress_bar=False)
+        texts, place = np.unique(self.texts[used], return_inverse=True)  # equal texts are one embedding
+        features[used] = model.encode(list(texts), batch_size=self.batch_size, show_progress_bar=False)[place]
         found = evaluate(model.head, dataclasses.replace(self.ds, features=features), self.split, self.candidates)
         model.train(mode)
         rates = [found[name] for name in ("ranking_accuracy", "direction_accuracy") if not math.isnan(found[name])]
