@@ -3,19 +3,17 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from scipy.stats import chisquare
+from graphs import dataset
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.common import named_generator
-from rolebregman.datasets import DirectedDataset, toy_tree
-from rolebregman.evaluation import NegativeSampler, evaluate, filtered_ranks, preference_rate, score_edges
+from rolebregman.datasets import NegativeSampler, toy_tree
+from rolebregman.evaluation import evaluate, filtered_ranks, preference_rate, score_edges
 from rolebregman.heads import BregmanHead
 from rolebregman.training import (
     History,
-    MixedSampler,
     TrainConfig,
     batch_losses,
     denied_loss,
@@ -29,21 +27,6 @@ from rolebregman.training import (
 )
 
 FAST = TrainConfig(batch_size=64, lr=1e-2, epochs=4)
-
-
-def dataset(edges, n, pool=None, valid=(), test=()):
-    "A dataset of n random nodes with these edges"
-    split = dict(train=edges, valid=valid, test=test)
-    split = {name: np.array(part, dtype=np.int64).reshape(-1, 2) for name, part in split.items()}
-    features = np.random.default_rng(0).normal(size=(n, 8)).astype(np.float32)
-    return DirectedDataset(name="made", features=features, nodes=pd.DataFrame(dict(id=[f"n{i}" for i in range(n)])),
-                           edges=split, pool=pool)
-
-
-def dense(n, share, seed):
-    "Edges of a random directed graph, without loops"
-    drawn = np.argwhere(np.random.default_rng(seed).random((n, n)) < share)
-    return drawn[drawn[:, 0] != drawn[:, 1]]
 
 
 def trained(name="role_bregman", ds=None, **settings):
@@ -61,63 +44,12 @@ def test_progress_may_be_a_function_of_the_history():
 
 # Sampling
 
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
-@pytest.mark.parametrize("pool", [None, np.arange(0, 20, 3)])
-def test_sampler_draws_every_free_target_and_no_other(share, pool):
-    edges = dense(20, share, seed=3)
-    ds = dataset(edges[::3], 20, pool, valid=edges[1::3], test=edges[2::3])
-    sampler, candidates = NegativeSampler(ds), set(range(20) if pool is None else pool.tolist())
-    for source in range(20):
-        free = candidates - {source} - set(edges[edges[:, 0] == source, 1].tolist())
-        if free:
-            drawn = sampler.sample([source], 60 * len(free), torch.Generator().manual_seed(source))
-            assert set(drawn.flatten().tolist()) == free
-        else:
-            with pytest.raises(ValueError, match=rf"node {source} \(n{source}\) has no"): sampler.sample([source])
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_sampler_is_uniform(seed):
-    edges = dense(30, 0.6, seed)
-    drawn = NegativeSampler(dataset(edges, 30)).sample(np.full(4000, 5), 5, torch.Generator().manual_seed(seed))
-    free = sorted(set(range(30)) - {5} - set(edges[edges[:, 0] == 5, 1].tolist()))
-    counts = np.bincount(drawn.flatten().numpy(), minlength=30)
-    assert counts.sum() == counts[free].sum() and chisquare(counts[free]).pvalue > 1e-3
-
-
-def test_a_positive_of_another_split_is_never_drawn():
-    ds = dataset([(0, 1)], 4, valid=[(0, 2)], test=[(1, 0)])
-    assert set(NegativeSampler(ds).sample([0] * 50, 4).flatten().tolist()) == {3}
-
-
-def test_known_against_brute_force():
-    edges = dense(15, 0.4, 0)
-    ds, pairs = dataset(edges, 15), {tuple(e) for e in edges.tolist()}
-    known = NegativeSampler(ds).known(torch.arange(15)[:, None], torch.arange(15))
-    assert all(known[x, y] == (x == y or (x, y) in pairs) for x in range(15) for y in range(15))
-
-
 def test_named_generators_are_the_same_in_every_process():
     assert named_generator("go", "test", 0).initial_seed() == 5756592582942858386
     assert named_generator("a", "bc").initial_seed() != named_generator("ab", "c").initial_seed()
 
 
 # Hard candidates among the negatives
-
-@pytest.mark.parametrize("share", [0.25, 1.0])
-def test_the_share_of_hard_negatives_is_what_was_asked_for(share):
-    ds = dataset([(1, 0), (2, 0), (3, 0), (5, 4)], 200)
-    ds.hard_kinds = ("siblings",)
-    sampler, g = MixedSampler(ds), torch.Generator().manual_seed(0)
-    x = torch.tensor([1, 2, 5])
-    drawn = sampler.mixed(sampler.sample(x, 4000, g), x, share, g)
-    rates = [np.isin(row, hard).mean() for row, hard in zip(drawn.numpy(), ([2, 3], [1, 3], [1, 2, 3]))]
-    uniform = (1 - share) * 2 / 198
-    assert rates[:2] == pytest.approx([share + uniform] * 2, abs=0.03) and rates[2] < 0.03  # node 5 has no sibling
-    assert not sampler.known(x[:, None], drawn).any()
-    shared = sampler.mixed(torch.full((4000,), 9), x, share, g)  # of a batch: hard ones of the sources that have any
-    assert set(shared.tolist()) <= {9, 1, 2, 3} and (shared != 9).double().mean() == pytest.approx(share, abs=0.03)
-
 
 @pytest.mark.parametrize("loss", ["margin", "softmax"])
 def test_hard_negatives_change_a_training_and_a_share_of_zero_nothing(loss):
@@ -127,18 +59,6 @@ def test_hard_negatives_change_a_training_and_a_share_of_zero_nothing(loss):
             for ds, share in ((tree, 0.0), (without, 0.0), (tree, 0.5), (tree, 0.5))]
     assert rows[0] == rows[1] != rows[2] == rows[3]
 
-
-def test_hard_negatives_that_are_not_there_are_said(caplog):
-    ds = dataset([(1, 0), (2, 0), (5, 4)], 9)
-    with pytest.raises(ValueError, match=r"no training pair of 'made' has a hard candidate of the kinds \(none\)"):
-        MixedSampler(ds)
-    ds = replace(ds, hard_kinds=("siblings",))
-    with caplog.at_level("INFO", "rolebregman"): MixedSampler(ds)
-    assert "1 of 3 training pairs have no hard candidate" in caplog.text
-    with pytest.raises(ValueError, match="hard_share is 1.5; expected at most 1"): TrainConfig(hard_share=1.5)
-
-
-# Losses
 
 def test_losses_of_nothing_are_a_finite_zero_with_a_graph():
     x = torch.tensor([0.2, 0.5], requires_grad=True)
@@ -337,7 +257,8 @@ def test_the_standardiser_sees_training_nodes_only():
     for name, value in head.named_buffers(): assert torch.equal(value, dict(other.named_buffers())[name]), name
 
 
-@pytest.mark.parametrize("field,value", [("loss", "hinge"), ("negatives", 0), ("epochs", -1), ("batch_size", 2.5),
+@pytest.mark.parametrize("field,value", [("hard_share", 1.5), ("denied_weight", -1.0), ("loss", "hinge"),
+                                         ("negatives", 0), ("epochs", -1), ("batch_size", 2.5),
                                          ("lr", -1.0), ("lr", math.nan), ("margin", math.inf), ("patience", -1),
                                          ("direction_weight", "1"), ("valid_negatives", 0), ("weight_decay", -0.1)])
 def test_settings_out_of_range_are_named(field, value):

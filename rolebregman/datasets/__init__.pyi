@@ -10,6 +10,7 @@ from . import formats as formats
 from . import glove as glove
 from . import hard as hard
 from . import hyperlex as hyperlex
+from . import negatives as negatives
 from . import obo as obo
 from . import ogb_files as ogb_files
 from . import ontology as ontology
@@ -88,6 +89,9 @@ from .hyperlex import graded_correlation as graded_correlation
 from .hyperlex import load_hyperlex as load_hyperlex
 from .hyperlex import read_hyperlex as read_hyperlex
 from .hyperlex import with_disjoint_validation as with_disjoint_validation
+from .negatives import MixedSampler as MixedSampler
+from .negatives import NegativeSampler as NegativeSampler
+from .negatives import node_label as node_label
 from .obo import OBO_PACKED as OBO_PACKED
 from .obo import OboFile as OboFile
 from .obo import OboTerm as OboTerm

@@ -23,7 +23,7 @@ from ..common import require_type
 from ..heads.distance_head import DistanceHead, load_head
 from ..common import require_weights
 from ..common import named_generator
-from ..evaluation import NegativeSampler
+from ..datasets.negatives import NegativeSampler
 from ..training import direction_loss, rank_loss, softmax_loss
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #e47aa010

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from rolebregman.datasets import DirectedDataset, closure, from_pairs, toy_tree, transitive_closure
-from rolebregman.evaluation import NegativeSampler
+from rolebregman.datasets.negatives import NegativeSampler
 
 _graphs = st.integers(3, 9).flatmap(lambda n: st.tuples(st.just(n), st.lists(
     st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda p: p[0] != p[1]), min_size=3, max_size=12,

@@ -17,7 +17,7 @@ from rolebregman.datasets import (
     load_dataset,
     toy_tree,
 )
-from rolebregman.evaluation import NegativeSampler
+from rolebregman.datasets.negatives import NegativeSampler
 
 REAL_CACHE = os.environ.get("ROLEBREGMAN_CACHE")
 

@@ -7,7 +7,8 @@ from torch.nn.functional import one_hot
 
 from rolebregman.common import named_generator
 from rolebregman.datasets import DirectedDataset, toy_tree
-from rolebregman.evaluation import NegativeSampler, Scores
+from rolebregman.datasets.negatives import NegativeSampler
+from rolebregman.evaluation import Scores
 from rolebregman.study import control_metrics, control_scores, matched
 from rolebregman.training import TrainConfig
 
