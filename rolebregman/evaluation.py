@@ -160,7 +160,7 @@ class Metric:
     name: str  # of the metric
     label: str = ""  # heading of its column in a study's tables; without one it is in the files only
     of_ranks: bool = False  # whether it is a function of ranks (m,), not of `Scores`
-    function: Callable | None = None  # to a float
+    function: Callable | None = None  # to a float, or None where the dataset cannot be asked
 
     def __call__(self, function):
         METRICS[self.name] = replace(self, function=function)
@@ -270,8 +270,8 @@ def _hard_pair_rate(scores):
 
 # %% ../nbs/05_evaluation.ipynb #1abe0002
 def _labelled(scores, area):
-    "An area over the pairs (1) and the denied pairs (0) of the split; NaN where there are none"
-    if not len(scores.denied): return float("nan")
+    "An area over the pairs (1) and the denied pairs (0) of the split; None where there are none"
+    if not len(scores.denied): return None
     labels = np.repeat([1, 0], [len(scores.forward), len(scores.denied)])
     return float(area(labels, -torch.cat([scores.forward, scores.denied]).double().numpy()))
 
@@ -290,10 +290,11 @@ def _label_average_precision(scores):
 # %% ../nbs/05_evaluation.ipynb #346c5286
 def split_metrics(
     scores: Scores,  # the distances of one split
-) -> dict:  # name to value, in the order of `METRICS`; NaN for the four direction metrics where no pair is one-way
+) -> dict:  # name to value, in the order of `METRICS`; NaN for the direction metrics where no pair is one-way
     "All metrics of the study from the distances of one split."
     rank = rank_metrics(ranks(scores.forward, scores.negative))
-    return {name: rank[name] if one.of_ranks else one.function(scores) for name, one in METRICS.items()}
+    found = {name: rank[name] if one.of_ranks else one.function(scores) for name, one in METRICS.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def evaluate(

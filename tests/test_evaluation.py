@@ -25,8 +25,8 @@ from rolebregman.evaluation import (
     split_metrics,
 )
 
-NAMES = ("ranking_accuracy direction_accuracy negative_rate mrr hits@1 hits@3 hits@10 auc average_precision gap_mean "
-         "forward_preferred_rate tie_rate hard_ranking_accuracy hard_pair_rate").split()
+NAMES = ("ranking_accuracy direction_accuracy direction_accuracy_all negative_rate mrr hits@1 hits@3 hits@10 auc "
+         "average_precision gap_mean forward_preferred_rate tie_rate hard_ranking_accuracy hard_pair_rate").split()
 
 
 def made(forward, reverse, negative, one_way=None):
@@ -45,7 +45,7 @@ def test_metrics_by_hand():
     found = split_metrics(made([0.1, 0.4, 0.4], [0.3, 0.4, 0.2], [[0.2, 0.5], [0.4, 0.1], [0.9, -0.8]]))
     assert list(found) == NAMES
     assert found == pytest.approx({
-        "ranking_accuracy": 3.5 / 6, "direction_accuracy": 0.5, "negative_rate": 1 / 12,
+        "ranking_accuracy": 3.5 / 6, "direction_accuracy": 0.5, "direction_accuracy_all": 0.5, "negative_rate": 1 / 12,
         "mrr": (1 + 1 / 2.5 + 1 / 2) / 3, "hits@1": 1 / 3, "hits@3": 1.0, "hits@10": 1.0,
         "auc": (3 + 1.5 + 1.5) / 9, "average_precision": 1 / 3 + 2 / 3 * 3 / 5, "gap_mean": 0.0,
         "forward_preferred_rate": 1 / 3, "tie_rate": 1 / 3,
@@ -57,8 +57,30 @@ def test_two_way_pairs_leave_direction_only():
     every, some = split_metrics(made(*args)), split_metrics(made(*args, [True, True, False]))
     none = split_metrics(made(*args, [False] * 3))
     direction = {"direction_accuracy", "gap_mean", "forward_preferred_rate", "tie_rate"}
-    assert {k for k in NAMES if every[k] != some[k]} == direction
+    assert {k for k in NAMES if every[k] != some[k]} == direction | {"direction_accuracy_all"}
     assert {k for k in NAMES if math.isnan(none[k])} == direction
+    rates = [found["direction_accuracy_all"] for found in (every, some, none)]  # right, tied, wrong or of no direction
+    assert rates == pytest.approx([0.5, (1 + 0.5 + 0.5) / 3, 0.5])
+
+
+def test_labelled_pairs_against_every_pair_of_them():
+    rng = np.random.default_rng(0)
+    forward, denied = (rng.integers(0, 6, n) / 2 for n in (30, 50))  # with ties
+    scores = replace(made(forward.tolist(), [1.0] * 30, [[2.0]] * 30), denied=torch.tensor(denied))
+    found = split_metrics(scores)
+    by_hand = np.mean([(f < d) + 0.5 * (f == d) for f in forward for d in denied])
+    steps = [((forward <= t).sum(), (denied <= t).sum(), (forward == t).sum()) for t in np.unique(forward)]
+    assert found["label_auc"] == pytest.approx(by_hand, abs=1e-12)
+    assert found["label_average_precision"] == pytest.approx(sum(new / 30 * held / (held + other)
+                                                                 for held, other, new in steps), abs=1e-12)
+
+
+def test_denied_pairs_of_the_split_are_scored():
+    head, ds = head_and_tree()
+    ds = replace(ds, denied=dict(train=np.array([(1, 2)]), test=np.array([(3, 4), (5, 6)])))
+    with torch.no_grad(): expected = head(*torch.as_tensor(ds.features)[torch.tensor([(3, 4), (5, 6)]).T])
+    assert torch.allclose(score_split(head, ds).denied, expected, rtol=1e-5)
+    assert {"label_auc", "label_average_precision"} <= set(evaluate(head, ds)) - set(evaluate(head, ds, "valid"))
 
 
 def test_a_constant_scorer_gains_nothing():
@@ -131,9 +153,9 @@ def test_every_head_is_evaluated_on_the_same_pairs(name):
 def test_the_compiler_changes_nothing_but_the_time(monkeypatch):
     "Whether there is one or not: it is asked for, and the metrics stay"
     head, ds = head_and_tree()
-    asked, score = [], evaluation.score_edges
-    monkeypatch.setattr(evaluation, "score_edges", lambda *a, compile, **k: asked.append(compile) or score(*a, **k))
-    assert evaluate(head, ds, compile=True) == evaluate(head, ds) and asked == [True, True, False, False]
+    asked, score = [], evaluation.score_lists
+    monkeypatch.setattr(evaluation, "score_lists", lambda *a, compile, **k: asked.append(compile) or score(*a, **k))
+    assert evaluate(head, ds, compile=True) == evaluate(head, ds) and asked == [True, False]
 
 
 def test_candidates_depend_on_dataset_split_and_seed_alone():

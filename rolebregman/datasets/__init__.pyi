@@ -15,6 +15,7 @@ from . import obo as obo
 from . import ogb_files as ogb_files
 from . import ontology as ontology
 from . import pairs as pairs
+from . import parts as parts
 from . import readers as readers
 from . import registry as registry
 from . import sentences as sentences
@@ -118,6 +119,9 @@ from .pairs import own_kinds as own_kinds
 from .pairs import pair_blocks as pair_blocks
 from .pairs import relative_to as relative_to
 from .pairs import require_items as require_items
+from .parts import SEEN as SEEN
+from .parts import file_names as file_names
+from .parts import read_parts as read_parts
 from .readers import TABLES as TABLES
 from .readers import TEXT_TABLES as TEXT_TABLES
 from .readers import WORDS as WORDS
