@@ -120,15 +120,15 @@ def encode_sides(
     targets: Tensor,  # rows of the targets, with repetitions, int64 (q,)
 ) -> tuple[Tensor, Tensor]:  # encoded sources (p, k) and targets (q, k)
     "Encode each distinct item once in each of its roles, and lay the results out like `sources` and `targets`."
-    some, s = torch.unique(sources, return_inverse=True)
-    more, t = torch.unique(targets, return_inverse=True)
-    place = torch.searchsorted(some, more).clamp(max=len(some) - 1)
-    new = some[place] != more  # the targets that are no sources come behind the sources
-    items = head.standardized(gather_rows(features, torch.cat([some, more[new]])))
-    place = torch.where(new, len(some) - 1 + new.cumsum(0), place)
-    u = head.source(items[:len(some)])
-    v = head.target(items if len(more) == len(items) else items[place.to(items.device)])
-    t = place[t] if len(more) == len(items) else t
+    unique_sources, s = torch.unique(sources, return_inverse=True)
+    unique_targets, t = torch.unique(targets, return_inverse=True)
+    place = torch.searchsorted(unique_sources, unique_targets).clamp(max=len(unique_sources) - 1)
+    new = unique_sources[place] != unique_targets  # the targets that are no sources come behind the sources
+    items = head.standardized(gather_rows(features, torch.cat([unique_sources, unique_targets[new]])))
+    place = torch.where(new, len(unique_sources) - 1 + new.cumsum(0), place)
+    u = head.source(items[:len(unique_sources)])
+    v = head.target(items if len(unique_targets) == len(items) else items[place.to(items.device)])
+    t = place[t] if len(unique_targets) == len(items) else t
     return u.index_select(0, s.to(u.device)), v.index_select(0, t.to(v.device))
 
 # %% ../nbs/06_training.ipynb #c350ef87
@@ -159,14 +159,14 @@ class MixedSampler(NegativeSampler):
         "What was drawn, with each place taken by a hard candidate with probability `share`, where there is one."
         there = self.hard.has(sources)
         if not there.any(): return drawn
-        take = torch.rand(drawn.shape, generator=generator) < share
+        hard_places = torch.rand(drawn.shape, generator=generator) < share
         if drawn.ndim == 1:  # shared: each is a candidate of one of the sources, for the others any target
             some = sources[there]
             one = some[torch.randint(len(some), drawn.shape, generator=generator)]
-            return torch.where(take, self.hard.sample(one, 1, generator)[:, 0], drawn)
+            return torch.where(hard_places, self.hard.sample(one, 1, generator)[:, 0], drawn)
         hard = drawn.clone()
         hard[there] = self.hard.sample(sources[there], drawn.shape[1], generator)
-        return torch.where(take, hard, drawn)
+        return torch.where(hard_places, hard, drawn)
 
 # %% ../nbs/06_training.ipynb #dc2ea38f
 def batch_losses(
