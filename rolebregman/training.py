@@ -123,15 +123,15 @@ def encode_sides(
     targets: Tensor,  # rows of the targets, with repetitions, int64 (q,)
 ) -> tuple[Tensor, Tensor]:  # encoded sources (p, k) and targets (q, k)
     "Encode each distinct item once in each of its roles, and lay the results out like `sources` and `targets`."
-    some, s = torch.unique(sources, return_inverse=True)
-    more, t = torch.unique(targets, return_inverse=True)
-    place = torch.searchsorted(some, more).clamp(max=len(some) - 1)
-    new = some[place] != more  # the targets that are no sources come behind the sources
-    items = head.standardized(gather_rows(features, torch.cat([some, more[new]])))
-    place = torch.where(new, len(some) - 1 + new.cumsum(0), place)
-    u = head.source(items[:len(some)])
-    v = head.target(items if len(more) == len(items) else items[place.to(items.device)])
-    t = place[t] if len(more) == len(items) else t
+    unique_sources, s = torch.unique(sources, return_inverse=True)
+    unique_targets, t = torch.unique(targets, return_inverse=True)
+    place = torch.searchsorted(unique_sources, unique_targets).clamp(max=len(unique_sources) - 1)
+    new = unique_sources[place] != unique_targets  # the targets that are no sources come behind the sources
+    items = head.standardized(gather_rows(features, torch.cat([unique_sources, unique_targets[new]])))
+    place = torch.where(new, len(unique_sources) - 1 + new.cumsum(0), place)
+    u = head.source(items[:len(unique_sources)])
+    v = head.target(items if len(unique_targets) == len(items) else items[place.to(items.device)])
+    t = place[t] if len(unique_targets) == len(items) else t
     return u.index_select(0, s.to(u.device)), v.index_select(0, t.to(v.device))
 
 # %% ../nbs/06_training.ipynb #dc2ea38f

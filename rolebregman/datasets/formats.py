@@ -56,15 +56,15 @@ def kinds_of(
     use: str,  # "pairs" or "vectors"
 ) -> tuple[str, ...]:  # without their dots
     "The kinds of files that may hold pairs, or vectors."
-    return tuple(some.kind for some in FORMATS if getattr(some, use))
+    return tuple(form.kind for form in FORMATS if getattr(form, use))
 
 
 def format_table(
     use: str,  # "pairs" or "vectors"
 ) -> pd.DataFrame:  # a row for kinds that are read alike
     "What is read by which library, what is guessed, and what is refused."
-    found = pd.DataFrame([dict(file=f".{some.kind}", library=some.library, guessed=getattr(some, use),
-                               refused=some.refused) for some in FORMATS if getattr(some, use)])
+    found = pd.DataFrame([dict(file=f".{form.kind}", library=form.library, guessed=getattr(form, use),
+                               refused=form.refused) for form in FORMATS if getattr(form, use)])
     about = ["library", "guessed", "refused"]
     found = found.groupby(about, sort=False)["file"].agg(" ".join).reset_index()[["file", *about]]
     names = dict(library="read by", guessed="guessed, and said", refused="refused, and what to do")
@@ -110,7 +110,7 @@ def refusal(
     what, *lines = OTHERS.get(kind, ("", "", ""))
     if line := lines[use == "vectors"].replace("(path", f"({str(path)!r}"):
         return f"{path}: {what}; in Python: {line}".replace("else; in", "else, in")
-    told = f"{what}, which holds no {use}; " if what else ""
+    description = f"{what}, which holds no {use}; " if what else ""
     by_hand = dict(pairs="read it with pandas and pass the DataFrame, or save it as .csv",
                    vectors="save it as one of these, or load it and pass the array")
-    return f"{path}: {told}expected {use} in a file with one of .{', .'.join(known)}; {by_hand[use]}"
+    return f"{path}: {description}expected {use} in a file with one of .{', .'.join(known)}; {by_hand[use]}"

@@ -97,11 +97,11 @@ class MixedSampler(NegativeSampler):
         "What was drawn, with each place taken by a hard candidate with probability `share`, where there is one."
         there = self.hard.has(sources)
         if not there.any(): return drawn
-        take = torch.rand(drawn.shape, generator=generator) < share
+        hard_places = torch.rand(drawn.shape, generator=generator) < share
         if drawn.ndim == 1:  # shared: each is a candidate of one of the sources, for the others any target
             some = sources[there]
             one = some[torch.randint(len(some), drawn.shape, generator=generator)]
-            return torch.where(take, self.hard.sample(one, 1, generator)[:, 0], drawn)
+            return torch.where(hard_places, self.hard.sample(one, 1, generator)[:, 0], drawn)
         hard = drawn.clone()
         hard[there] = self.hard.sample(sources[there], drawn.shape[1], generator)
-        return torch.where(take, hard, drawn)
+        return torch.where(hard_places, hard, drawn)

@@ -155,15 +155,15 @@ def gaps_beside_paper(
     "Mean ± standard deviation over seeds, and the paper's figure in brackets."
     lines = []
     for _, paper in PAPER_GAPS.iterrows():
-        of = rows[(rows["dataset"].str.split("/").str[0] == paper["dataset"]) & (rows["head"] == paper["head"])]
-        if not len(of): continue
-        line = dict(dataset=of["dataset"].iloc[0], head=paper["head"], seeds=len(of))
+        own = rows[(rows["dataset"].str.split("/").str[0] == paper["dataset"]) & (rows["head"] == paper["head"])]
+        if not len(own): continue
+        line = dict(dataset=own["dataset"].iloc[0], head=paper["head"], seeds=len(own))
         for name, digits in (("gap_mean", 2), ("forward_preferred_rate", 3), ("hessian_trace", 1)):
             theirs = "none" if np.isnan(paper[name]) else f"{paper[name]:.{digits}f}"
-            line[name.replace("_", " ")] = f"{of[name].mean():.{digits}f} ± {of[name].std():.{digits}f} ({theirs})"
-        line["trace before training"] = f"{of['trace_before'].mean():.1f}"
-        line["eigenvalues"] = f"{of['least_eigenvalue'].min():.2f} to {of['top_eigenvalue'].mean():.2f}"
-        line["margin"] = f"{of['margin'].iloc[0]:g}"
+            line[name.replace("_", " ")] = f"{own[name].mean():.{digits}f} ± {own[name].std():.{digits}f} ({theirs})"
+        line["trace before training"] = f"{own['trace_before'].mean():.1f}"
+        line["eigenvalues"] = f"{own['least_eigenvalue'].min():.2f} to {own['top_eigenvalue'].mean():.2f}"
+        line["margin"] = f"{own['margin'].iloc[0]:g}"
         lines.append(line)
     return pd.DataFrame(lines)
 
@@ -183,14 +183,14 @@ def gap_figure(
     figure = Figure(figsize=(7.5, 1.3 + 0.24 * len(heads)), layout="constrained")
     axes = figure.subplots(1, max(1, len(names)), sharey=True, squeeze=False)[0]
     for ax, name in zip(axes, names):
-        of = rows[rows["dataset"] == name]
-        mean = of[GAP_PERCENTILES].div(of["margin"], axis=0).groupby(of["head"]).mean()
-        for at, head in enumerate(heads):
+        own = rows[rows["dataset"] == name]
+        mean = own[GAP_PERCENTILES].div(own["margin"], axis=0).groupby(own["head"]).mean()
+        for line, head in enumerate(heads):
             if head not in mean.index: continue
-            low, first, middle, third, high = mean.loc[head]
-            box = dict(med=middle, q1=first, q3=third, whislo=low, whishi=high)
+            low, first, median, third, high = mean.loc[head]
+            box = dict(med=median, q1=first, q3=third, whislo=low, whishi=high)
             color = _ORANGE if issubclass(HEADS[head].head, BregmanHead) else _BLUE
-            ax.bxp([box], positions=[-at], widths=0.6, orientation="horizontal", showfliers=False, patch_artist=True,
+            ax.bxp([box], positions=[-line], widths=0.6, orientation="horizontal", showfliers=False, patch_artist=True,
                    boxprops=dict(facecolor=color, alpha=0.5), medianprops=dict(color="black"), manage_ticks=False)
         ax.axvline(0, color="black", linewidth=0.8)
         ax.axvline(-1, color=_GREY, linewidth=0.8, linestyle=":")
@@ -227,8 +227,9 @@ def judged_figure(
     kind = judged["type"].str.replace(r"-\d$", "", regex=True)
     for name, label, color, mark in (("hyp", "x is a kind of y", _BLUE, "o"),
                                      ("r-hyp", "y is a kind of x", _ORANGE, "D"), ("", "neither", _GREY, "x")):
-        of = (kind == name if name else ~kind.isin(["hyp", "r-hyp"])).to_numpy()
-        ax.scatter(judged["score"][of], gap[of], s=14, color=color, marker=mark, alpha=0.6, linewidth=1, label=label)
+        of_kind = (kind == name if name else ~kind.isin(["hyp", "r-hyp"])).to_numpy()
+        ax.scatter(judged["score"][of_kind], gap[of_kind], s=14, color=color, marker=mark, alpha=0.6, linewidth=1,
+                   label=label)
     ax.axhline(0, color="black", linewidth=0.8)
     ax.set(xlabel="“x is a kind of y”: mean score of annotators (0 to 6)", ylabel="gap D(x, y) − D(y, x)")
     ax.legend(fontsize=8)
@@ -252,9 +253,9 @@ def _from_plain_to_roles(rows, metric, form=".3f"):
     "Sentence parts: role_bregman minus icnn_bregman on the seeds that both have, for each dataset"
     parts = []
     for dataset, some in rows.groupby("dataset", sort=False):
-        by = some.pivot_table(index="seed", columns="head", values=metric)
-        if not set(PAPER_HEADS) <= set(by): continue
-        both = by[list(PAPER_HEADS)].dropna()
+        scores_by_head = some.pivot_table(index="seed", columns="head", values=metric)
+        if not set(PAPER_HEADS) <= set(scores_by_head): continue
+        both = scores_by_head[list(PAPER_HEADS)].dropna()
         found = compare(both["role_bregman"], both["icnn_bregman"])
         change = f"{both['icnn_bregman'].mean():{form}} to {both['role_bregman'].mean():{form}}"
         if not (found.ci_low > 0 or found.ci_high < 0):

@@ -56,10 +56,10 @@ def panel_differences(
     "Paired differences from the base over the seeds that both have: mean, 95 % interval, and whether it is clear."
     lines = []
     for (dataset, head), some in panel_rows(rows, panel).groupby(["dataset", "head"], sort=False):
-        by = some.pivot(index="seed", columns="variant", values=metric)
+        scores = some.pivot(index="seed", columns="variant", values=metric)
         base = next(name for name, change in PANELS[panel].items() if not change)
-        for variant in [name for name in some["variant"].unique() if name != base and base in by]:
-            both = by[[variant, base]].dropna()
+        for variant in [name for name in some["variant"].unique() if name != base and base in scores]:
+            both = scores[[variant, base]].dropna()
             if not len(both): continue
             found = compare(both[variant], both[base])
             line = (panel, dataset, head, variant, found.mean_difference, found.ci_low, found.ci_high, found.seeds)
@@ -141,8 +141,8 @@ def curve_figure(
     for ax, metric in zip(axes, PANEL_METRICS):
         for head in heads:
             some = rows[rows["head"] == head]
-            by = some.assign(x=[full if v == "all" else float(v) for v in some["variant"]]).groupby("x")[metric]
-            mean, spread, (color, mark) = by.mean(), by.std().fillna(0), looks[head]
+            scores = some.assign(x=[full if v == "all" else float(v) for v in some["variant"]]).groupby("x")[metric]
+            mean, spread, (color, mark) = scores.mean(), scores.std().fillna(0), looks[head]
             ax.plot(mean.index, mean, color=color, marker=mark, markersize=4, label=head)
             ax.fill_between(mean.index, mean - spread, mean + spread, color=color, alpha=0.12, linewidth=0)
         ax.set(xlabel=axis, ylabel=f"{metric.replace('_', ' ')} (share)")
@@ -213,16 +213,16 @@ def paper_panel_figure(
     figure = Figure(figsize=(7.5, 0.9 + 2.1 * ((len(datasets) + 1) // 2)), layout="constrained")
     for ax, dataset in zip(figure.subplots((len(datasets) + 1) // 2, 2, sharey=True, squeeze=False).flat, datasets):
         for metric, color, mark in (("direction_accuracy", "#D55E00", "o"), ("ranking_accuracy", "#0072B2", "s")):
-            by = rows[rows["dataset"] == dataset].groupby("variant")[metric]
+            scores = rows[rows["dataset"] == dataset].groupby("variant")[metric]
             look = dict(color=color, markersize=4, linewidth=1)
-            ax.errorbar(range(len(names)), by.mean().reindex(names), by.std().reindex(names), fmt=f"{mark}-", **look,
-                        label=f"{metric.partition('_')[0]}, here")
+            ax.errorbar(range(len(names)), scores.mean().reindex(names), scores.std().reindex(names),
+                        fmt=f"{mark}-", **look, label=f"{metric.partition('_')[0]}, here")
             if (key := (dataset.split("/")[0], panel, metric)) in paper.index:
                 name = metric.partition("_")[0]
                 ax.plot(paper.loc[key].tolist(), "D:", fillstyle="none", **look, label=f"{name}, paper")
         if undirected is not None and (undirected["dataset"] == dataset).any():
-            by = undirected[undirected["dataset"] == dataset].groupby("variant")["direction_accuracy"]
-            ax.errorbar(range(len(names)), by.mean().reindex(names), by.std().reindex(names), fmt="^--",
+            scores = undirected[undirected["dataset"] == dataset].groupby("variant")["direction_accuracy"]
+            ax.errorbar(range(len(names)), scores.mean().reindex(names), scores.std().reindex(names), fmt="^--",
                         **look | dict(color="#009E73"), label="direction, here, no direction loss")
         ax.axhline(0.5, color="0.7", linewidth=1)
         ax.set_title(dataset, fontsize=9)

@@ -27,8 +27,8 @@ def findings(
         found = paired(rows, "role_bregman", "icnn_bregman")
         how = f"(sign test; {found.seeds} seeds cannot give less than {min(1, 2 / 2**found.seeds):.3g})"
         if outcomes is not None and len(outcomes):
-            of = outcomes.merge(rows[KEY], on=KEY)
-            [line] = bootstrap_differences(of, "role_bregman", ["icnn_bregman"]).itertuples()
+            pairs = outcomes.merge(rows[KEY], on=KEY)
+            [line] = bootstrap_differences(pairs, "role_bregman", ["icnn_bregman"]).itertuples()
             found = f"{line.difference:+.4f} [{line.low:+.4f}, {line.high:+.4f}], p = {line.p:.3g}"
             how = f"(bootstrap over {line.seeds} seeds and their test pairs)"
         said.append(f"Role maps change direction accuracy over the plain ICNN head by {found} {how}.")

@@ -121,8 +121,8 @@ def hierarchical_bootstrap(
     fewest = min(int((~np.isnan(table).any(axis=0)).sum()) for table in shares.tables)
     if fewest < 20:
         raise ValueError(f"hierarchical_bootstrap: only {fewest} pairs of a seed count; expected at least 20")
-    draw, of = np.random.default_rng(seed), len(shares.tables)
-    chosen = draw.integers(of, size=(resamples, max(1, of - 1)))
+    draw, seeds = np.random.default_rng(seed), len(shares.tables)
+    chosen = draw.integers(seeds, size=(resamples, max(1, seeds - 1)))
     return (_crossed if shares.crossed else _nested)(draw, shares.tables, chosen)
 
 # %% ../../nbs/study/statistics.ipynb #32e67024

@@ -70,11 +70,11 @@ def results_table(
     rows = rows[rows["error"] == ""]
     paper, lines = _paper_of(rows["dataset"].iloc[0]), {}
     for head in _order(rows["head"].unique()):
-        of = rows[rows["head"] == head]
+        own = rows[rows["head"] == head]
         digits = {name: 1 if name == "seconds" else 3 for name in _SHOWN}
-        line = {label: f"{of[name].mean():.{digits[name]}f} ± {of[name].std():.{digits[name]}f}" if len(of) > 1
-                else f"{of[name].mean():.{digits[name]}f}" for name, label in _SHOWN.items()}
-        line["neg. rate"] = f"{of['negative_rate'].mean():.3f}"
+        line = {label: f"{own[name].mean():.{digits[name]}f} ± {own[name].std():.{digits[name]}f}" if len(own) > 1
+                else f"{own[name].mean():.{digits[name]}f}" for name, label in _SHOWN.items()}
+        line["neg. rate"] = f"{own['negative_rate'].mean():.3f}"
         for name, label in (("ranking_accuracy", "paper R-Acc"), ("direction_accuracy", "paper D-Acc")):
             line[label] = "" if head not in paper.index else (
                 f"{paper.loc[head, f'{name}_mean']:.3f} ± {paper.loc[head, f'{name}_std']:.3f}")
@@ -218,12 +218,12 @@ def significance(
 
 def _over_pairs(rows, head, others, metric, outcomes):
     "`significance` over seeds and test pairs"
-    of = outcomes.merge(rows[KEY], on=KEY)
-    if gone := sorted(set(rows["dataset"]) - set(of["dataset"])):
+    pairs = outcomes.merge(rows[KEY], on=KEY)
+    if gone := sorted(set(rows["dataset"]) - set(pairs["dataset"])):
         raise ValueError(f"there are no outcomes of {', '.join(gone)}; run the study again with them, or ask without")
-    found = verdicts(bootstrap_differences(of, head, others and _order(others), metric))
-    by = {key: some.set_index("seed")[metric] for key, some in rows.groupby(["dataset", "head"])}
-    leads = [(by[line.dataset, head] - by[line.dataset, line.against]).dropna() for line in found.itertuples()]
+    found = verdicts(bootstrap_differences(pairs, head, others and _order(others), metric))
+    scores = {key: some.set_index("seed")[metric] for key, some in rows.groupby(["dataset", "head"])}
+    leads = [(scores[line.dataset, head] - scores[line.dataset, line.against]).dropna() for line in found.itertuples()]
     return found.assign(p=found["p_holm"], won=[f"{(lead > 0).sum()} of {len(lead)}" for lead in leads])[
         ["dataset", "against", "difference", "low", "high", "p", "won", "verdict"]]
 
