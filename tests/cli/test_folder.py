@@ -53,7 +53,7 @@ def test_a_refit_that_fails_leaves_the_old_folder(own, monkeypatch, broken):
     def fail(*_, **__): raise OSError("no space left on device")
     if broken == "report": monkeypatch.setattr(fitting, "_report_text", fail)
     if broken == "write_kept": monkeypatch.setattr(fitting, "write_kept", fail)
-    if broken == "model": monkeypatch.setattr("rolebregman.heads.distance_head.save_file", fail)
+    if broken == "model": monkeypatch.setattr("rolebregman.heads.files.save_file", fail)
     if broken in ("replace", "stop"):
         moves, replace = [], os.replace
         def third(old, new):
@@ -111,7 +111,7 @@ def test_a_process_that_is_killed_between_two_files_is_noticed(own, head, files)
                           env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}, capture_output=True)
     assert done.returncode == 9, done.stderr
     assert any((where / "head" / name).read_bytes() != old for name, old in before.items())
-    assert " is not the file that " in (said := run("evaluate head", where, 1).stderr) or "of another head than" in said
+    assert " is not the file that " in (said := run("evaluate head", where, 1).stderr) or "of another head" in said
 
 
 def test_a_head_that_the_report_does_not_tell_of_is_said(own, capsys):
