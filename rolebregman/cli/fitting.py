@@ -18,7 +18,7 @@ from .command import (
     Pairs, Relation, RelationColumn, Separator, Setting, SourceColumn, SplitColumn, TargetColumn, Texts, Transitive,
     Vectors, WeightColumn, app, as_json, command, input_file, options_of, pairs_file, progress, say, watched)
 from .folder import (
-    FILES, check_head, read_kept, report_of, require_writable, split_table, write_kept, write_together)
+    FILES, check_head, check_together, read_kept, report_of, require_writable, split_table, write_kept, write_together)
 from .inputs import (
     columns_text, coordinate_names, ends_of, inputs_of, items_of, labels_of, options_said, pairs_of,
     relations_of, vectors_of)
@@ -367,6 +367,8 @@ def evaluate(
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.distance_head import load_head
     items, named = items_of(head, vectors, ids, texts, id_column, member=member), bool(vectors or texts)
+    before = report_of(head)
+    check_together(head, before)
     model, seen = load_head(head).to(device), None
     if pairs:
         ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)
@@ -383,6 +385,7 @@ def evaluate(
     if ds.report["dropped"]:
         say(_left_out(ds.report))
     found = measure(model, ds, part, candidates if candidates == "all" else int(candidates))
+    check_together(head, before)
     report = dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
     if seen is not None:
         report |= dict(read=ds.report["read"], seen=seen)
