@@ -53,7 +53,7 @@ def write_files(
         for path in {path for path in left if "model" in path.name}:
             path.unlink()
         pending = write_whole(_pending(folder, mark), text)
-        fill = lambda path: save_file(state, path, metadata={"format": "pt", "config": mark})
+        fill = lambda path: save_file(state, path, metadata={"config": mark})  # of two, the order would be any
         try:
             write_whole(folder / "model.safetensors", fill)  # the moment
         except BaseException:

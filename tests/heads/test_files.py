@@ -223,3 +223,9 @@ def test_what_the_files_say(tmp_path):
     told_apart(0).save_pretrained(tmp_path)
     with open_files(tmp_path) as (config, mark, shapes, file):
         assert mark == config_mark(read_json(config)) and set(shapes) == set(file.keys())
+
+
+def test_the_same_head_is_the_same_bytes(tmp_path):
+    folders = [told_apart(0).save_pretrained(tmp_path / str(i)) for i in range(8)]
+    for name in ("config.json", "model.safetensors"):
+        assert len({(folder / name).read_bytes() for folder in folders}) == 1
