@@ -143,6 +143,8 @@ from .sentences import read_snli as read_snli
 from .sources import ANSWER_SECONDS as ANSWER_SECONDS
 from .sources import FetchError as FetchError
 from .sources import HEADERS as HEADERS
+from .sources import LONGEST_SECONDS as LONGEST_SECONDS
+from .sources import MOST_BYTES as MOST_BYTES
 from .sources import cache_dir as cache_dir
 from .sources import cached_path as cached_path
 from .sources import fault as fault
