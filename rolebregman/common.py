@@ -164,10 +164,16 @@ def refuse_unpacked(
 
 class _Counted(io.RawIOBase):
     "A binary stream of what is unpacked, up to the limit"
+
     def __init__(self, stream, where):
         self.stream, self.where, self.read_so_far = stream, where, 0
 
-    def readable(self): return True
+    def readable(self):
+        return True
+
+    def close(self):
+        self.stream.close()
+        super().close()
 
     def readinto(self, buffer):
         found = self.stream.read(len(buffer))

@@ -85,6 +85,7 @@ from .hyperlex import graded_correlation as graded_correlation
 from .hyperlex import load_hyperlex as load_hyperlex
 from .hyperlex import read_hyperlex as read_hyperlex
 from .hyperlex import with_disjoint_validation as with_disjoint_validation
+from .obo import LONGEST_LINE as LONGEST_LINE
 from .obo import OBO_PACKED as OBO_PACKED
 from .obo import OboFile as OboFile
 from .obo import OboTerm as OboTerm
@@ -117,6 +118,7 @@ from .readers import WORDS as WORDS
 from .readers import as_ids as as_ids
 from .readers import as_table as as_table
 from .readers import columns_named as columns_named
+from .readers import content_of as content_of
 from .readers import faults_named as faults_named
 from .readers import find_column as find_column
 from .readers import header_of as header_of
@@ -128,6 +130,7 @@ from .readers import read_table as read_table
 from .readers import read_texts as read_texts
 from .readers import table_blocks as table_blocks
 from .readers import text_format as text_format
+from .readers import unpacked_size as unpacked_size
 from .registry import LOADERS as LOADERS
 from .registry import SUPERSEDED as SUPERSEDED
 from .registry import describe as describe
