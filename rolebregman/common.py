@@ -197,9 +197,9 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 
 def printable(
     text: str,  # which may hold anything
-) -> str:  # the same for people: what steers a terminal is written out, as `\x1b`
+) -> str:  # the same for people: what steers a terminal is written out, as `\u001b`; JSON stays the same JSON
     "A text that can be sent to a terminal."
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 # %% ../nbs/common.ipynb #fed1001f
 def require_type(

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import typer
 
-from ..common import one_at_a_time
 from .command import say
 
 # %% ../../nbs/cli/folder.ipynb #e39e89a1
@@ -65,6 +64,7 @@ def write_together(
     """Let `fill` write files, then put them into `folder` together. Where anything fails, `folder` is as it was.
 
     What a process that was killed has left goes. Raises `OSError` that names the file that cannot be written whole."""
+    from rolebregman.common import one_at_a_time
     folder = Path(folder).resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
