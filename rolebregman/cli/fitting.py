@@ -367,8 +367,7 @@ def evaluate(
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.distance_head import load_head
     items, named = items_of(head, vectors, ids, texts, id_column, member=member), bool(vectors or texts)
-    before = report_of(head)
-    check_together(head, before)
+    check_together(head, before := report_of(head))
     model, seen = load_head(head).to(device), None
     if pairs:
         ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)

@@ -51,7 +51,7 @@ def _say_run(found, quote):
         say(f"{found:,} cells begin with =, +, - or @, and a spreadsheet runs them; --spreadsheet puts ' before each")
 
 
-def _write_scores(file, blocks, total, as_lines, bare, quote):
+def _write_scores(file, blocks, total, as_lines, bare, quote=False):
     "Write pairs and their distances to an open file, block by block; how many there were, and how many run as written"
     from tqdm import tqdm
     read, counts = 0, dict(scored=0, forward=0, cells=0)

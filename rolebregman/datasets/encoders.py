@@ -24,8 +24,10 @@ from .sources import cache_dir, fetch
 # Codes of SQLite: no right, busy, locked, read only, an error of the disk, a full one, cannot be opened
 _HEALTHY = {3, 5, 6, 8, 10, 13, 14}
 
-class VectorCache:
-    "Vectors of texts on disk, for one encoder in one version. Safe for several processes at once."
+
+class _Database:
+    "A file of SQLite, opened for each piece of work"
+
     def __init__(
         self,
         name: str,  # of the encoder
@@ -51,6 +53,10 @@ class VectorCache:
                           "again") from None
         except OSError as e:
             raise OSError(f"the vector cache {self.path} cannot be made ({e.strerror}): {elsewhere}") from None
+
+# %% ../../nbs/datasets/encoders.ipynb #6479a0d4
+class VectorCache(_Database):
+    "Vectors of texts on disk, for one encoder in one version. Safe for several processes at once."
 
     @staticmethod
     def _key(text):

@@ -42,7 +42,7 @@ _LEFT = re.compile(r"\.+(config\.json|model\.safetensors)(\.[0-9a-f]{8,16})+")  
 def write_files(
     folder: Path,  # exists
     text: str,  # of config.json
-    state: dict[str, Tensor],  # contiguous tensors by name
+    state: dict[str, Tensor],  # by name, contiguous tensors (...)
 ):
     """Write config.json and model.safetensors: at any moment the folder holds the old head or the new one.
 

@@ -34,6 +34,7 @@ from rolebregman.datasets import (
     read_vectors,
     read_word_vectors,
     table_blocks,
+    unpacked_size,
     vectors_of_text,
 )
 
@@ -501,6 +502,12 @@ def test_what_is_not_packed_has_no_limit(tmp_path, monkeypatch):
     (tmp_path / "p.csv").write_bytes(MANY[:40_002])
     np.savez(tmp_path / "v.npz", v=np.ones((1000, 100), np.float32))
     assert len(read_table(tmp_path / "p.csv")) == 9_997 and read_vectors(tmp_path / "v.npz")[0].shape == (1000, 100)
+
+
+def test_what_stands_in_an_archive_as_it_is_does_not_count():
+    box = io.BytesIO(one_packed("a", MANY))
+    with zipfile.ZipFile(box, "a", zipfile.ZIP_STORED) as z: z.writestr("b", MANY)
+    assert unpacked_size(box) == len(MANY)
 
 
 def test_a_shape_that_an_archive_does_not_hold_is_damage(tmp_path):
