@@ -1,15 +1,31 @@
 "The same numbers with a compiler and without one; no test here needs a compiler"
+import io
 import logging
 import os
+import resource
+import shutil
 import subprocess
 import sys
+import threading
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from rolebregman.baselines import make_head
-from rolebregman.common import compiled, sorted_unique
+from rolebregman.common import (
+    compiled,
+    one_at_a_time,
+    printable,
+    refuse_unpacked,
+    sorted_unique,
+    unpacked,
+    write_faults_named,
+    write_whole,
+)
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import score_edges
 from rolebregman.retrieval import TargetIndex
@@ -83,3 +99,82 @@ def test_files_have_the_rights_that_the_user_gives_to_new_files(tmp_path, umask,
     assert "head/model.safetensors" in found and len(found) > 5
     assert set(found.values()) == {mode}, found
     assert (tmp_path / "head" / "model.safetensors").stat().st_mode & 0o777 == 0o600, "what the user has set stays"
+
+
+@pytest.mark.parametrize("limit", [0, 5, 4000])
+@pytest.mark.parametrize("write", [
+    lambda path: path.write_text("x" * 9000), lambda path: np.save(path.open("wb"), np.ones(3000)),
+    lambda path: pd.DataFrame(np.ones((900, 9))).to_csv(path), lambda path: save_file(dict(a=torch.ones(3000)), path),
+    lambda path: shutil.copyfile(__file__, path), lambda path: path.write_bytes(b"x" * 9000)],
+    ids=["text", "array", "table", "tensors", "copy", "bytes"])
+def test_what_cannot_be_written_whole_names_the_file_and_leaves_the_old_one(tmp_path, limit, write):
+    (tmp_path / "kept").write_text("old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with warnings.catch_warnings(action="ignore"), pytest.raises(OSError) as error:
+            write_whole(tmp_path / "kept", write)
+    finally: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(error.value.filename) == str(tmp_path / "kept") and error.value.strerror
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"] and (tmp_path / "kept").read_text() == "old"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_device_that_is_full_is_named():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"): write_whole("/dev/full", "text")
+
+
+def test_other_faults_of_a_writer_stay_what_they_are(tmp_path):
+    with pytest.raises(KeyError): write_whole(tmp_path / "a", lambda path: {}["b"])
+    with pytest.raises(FileNotFoundError, match="missing"):
+        write_whole(tmp_path / "a", lambda path: shutil.copyfile(tmp_path / "missing", path))
+    with pytest.raises(FileNotFoundError, match="none/a"): write_whole(tmp_path / "none" / "a", "text")
+    with pytest.raises(ZeroDivisionError), write_faults_named("a"): print(1 / 0)
+
+
+def test_what_was_left_over_a_day_ago_goes_and_nothing_else(tmp_path):
+    names = [".a.txt.0123abcd", ".a.txt.89abcdef", ".a.txt.lock", ".a.txt.mine", ".b.txt.0123abcd", "a.txt.0123abcd"]
+    for name in names: (tmp_path / name).touch()
+    for name in names[:1] + names[2:]: os.utime(tmp_path / name, (0, 0))
+    write_whole(tmp_path / "a.txt", "text")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", *names[1:]}
+
+
+def test_a_folder_that_cannot_be_held_is_written_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with one_at_a_time(tmp_path), one_at_a_time(tmp_path): (tmp_path / "a").touch()
+
+
+def test_one_process_at_a_time_holds_a_folder(tmp_path):
+    code = ("import sys\nfrom rolebregman.common import one_at_a_time\n"
+            "with one_at_a_time(sys.argv[1]): print('in', flush=True); sys.stdin.read()")
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as other:
+        assert other.stdout.readline() == "in\n"
+        ends, waiting = [], threading.Thread(target=lambda: hold(tmp_path, ends))
+        waiting.start()
+        waiting.join(0.2)
+        assert not ends, "it waits"
+        other.stdin.close()
+        waiting.join(60)
+    assert ends == ["held"]
+
+
+def hold(folder, ends):
+    with one_at_a_time(folder): ends.append("held")
+
+
+def test_what_is_unpacked_comes_through_as_it_is(monkeypatch):
+    data = np.random.default_rng(0).bytes(3_000_000)
+    assert unpacked(io.BytesIO(data), "x").read() == data
+    assert list(unpacked(io.BytesIO(b"a\nb"), "x")) == [b"a\n", b"b"]
+    monkeypatch.setenv("ROLEBREGMAN_MAX_GIB", str(3_000_000 / 2**30))
+    assert unpacked(io.BytesIO(data), "x").read() == data, "as much as is allowed"
+    with pytest.raises(ValueError, match="x unpacks to more than"): unpacked(io.BytesIO(data + b"1"), "x").read()
+    with pytest.raises(ValueError, match="y unpacks to more than"): refuse_unpacked(10**7, "y")
+
+
+def test_printable_text_is_what_it_was_where_nothing_steers():
+    usual = "Zürich → 東京\t🙂 'quoted' \\x1b\nnext"
+    assert printable(usual) == usual
+    assert printable("\x00\x1b\r\x7f\x9b\u2028\u202e") == "\\u0000\\u001b\\u000d\\u007f\\u009b\u2028\\u202e"

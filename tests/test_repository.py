@@ -112,3 +112,17 @@ def test_tracked_files_name_no_machine(tracked, pattern):
         found += [f"{path.relative_to(root)}:{i}: {line.strip()[:100]}" for i, line in enumerate(lines, 1)
                   if pattern.search(line) and '"image/' not in line]
     assert not found
+
+
+def test_the_limits_that_are_promised_are_those_that_hold(monkeypatch):
+    from rolebregman.common import unpacked_limit
+    from rolebregman.datasets import obo, sources
+    from rolebregman.heads import files
+    monkeypatch.delenv("ROLEBREGMAN_MAX_GIB", raising=False)
+    text = (root / "SECURITY.md").read_text()
+    for said, limit in (("config has at most 1 MiB", files._LONGEST == 2**20),
+                        ("at most 4 GiB and an hour", (sources.MOST_BYTES, sources.LONGEST_SECONDS) == (2**32, 3600)),
+                        ("an answer within 5 seconds", sources.ANSWER_SECONDS == 5),
+                        ("unpacks to at most 4 GiB", unpacked_limit() == 2**32),
+                        (f"at most {obo.LONGEST_LINE:,} characters", True)):
+        assert said in text and limit, said

@@ -5,14 +5,15 @@
 # %% auto #0
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'Member', 'SourceColumn', 'TargetColumn', 'Label',
            'MinLabel', 'Encoder', 'Inputs', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator',
-           'SplitColumn', 'WeightColumn', 'Encoding', 'Transitive', 'Missing', 'Out', 'Folder', 'Picture', 'Device',
-           'Json', 'in_words', 'say', 'watched', 'progress', 'command', 'try_command', 'pairs_file', 'options_of',
-           'input_file', 'write_output', 'as_json']
+           'SplitColumn', 'WeightColumn', 'Encoding', 'Transitive', 'Missing', 'Spreadsheet', 'Out', 'Folder',
+           'Picture', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress', 'command', 'try_command',
+           'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
 import json
 import math
+import os
 import re
 import shlex
 import shutil
@@ -77,8 +78,18 @@ def in_words(
 def say(
     text: str,  # for the person at the terminal, or for the log
 ):
-    "Print a line on standard error."
-    typer.echo(text, err=True)
+    "Print a line on standard error. What an id holds for a terminal is written out, not sent."
+    from rolebregman.common import printable
+    typer.echo(printable(text), err=True)
+
+
+def show(
+    text: str,  # a result for people, or JSON
+):
+    "Print a result on standard output, likewise."
+    from rolebregman.common import printable, write_faults_named
+    with write_faults_named("standard output"):
+        typer.echo(printable(text))
 
 
 def watched() -> bool:
@@ -151,13 +162,18 @@ def command(
             with _interrupts() as pressed:
                 try:
                     return function(*args, **options)
-                except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+                except (typer.Exit, typer.Abort, BrokenPipeError):
+                    raise
+                except typer.BadParameter as error:
+                    from rolebregman.common import printable
+                    error.message = printable(error.message)  # it may tell of an id
                     raise
                 except BaseException as error:
                     stopped = pressed or isinstance(error, KeyboardInterrupt)
                     if debug or not isinstance(error, (Exception, KeyboardInterrupt)): raise
                     text = in_words(error, _options(own))
                     said = "stopped; no file was left half-written" if stopped else f"Error: {text}"
+            _leave_output()
             say(said)
             raise typer.Exit(130 if stopped else 1)
 
@@ -170,6 +186,16 @@ def command(
         return register(epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
 
     return add
+
+
+def _leave_output():
+    "What could not be written to standard output is not tried again at the end of the program"
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except AttributeError:  # it is closed
+        pass
 
 # %% ../../nbs/cli/command.ipynb #e181eb9f
 def try_command(
@@ -187,7 +213,8 @@ def try_command(
 def _there(path: Path | None):
     "Typer's own check, which does not know `-` in every version"
     if path is None or str(path) == "-" or path.is_file(): return path
-    raise typer.BadParameter(f"there is no file {path}")
+    from rolebregman.common import printable
+    raise typer.BadParameter(f"there is no file {printable(str(path))}")
 
 
 def pairs_file(
@@ -259,6 +286,8 @@ Encoding = Annotated[str | None, typer.Option(help="Of the file of pairs; UTF-8 
 Transitive = Annotated[bool, typer.Option("--transitive", help="What chains of pairs connect holds as well, and is "
                                           "never a negative.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]
+Spreadsheet = Annotated[bool, typer.Option("--spreadsheet", help="Put ' before text that a spreadsheet would run: what "
+                                           "begins with =, +, - or @.")]
 Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File to write, - for standard output.")]
 Folder = Annotated[Path, typer.Option(callback=_folder, file_okay=False, help="Folder for the head and its report.")]
 Picture = Annotated[Path | None, typer.Option(callback=_picture, dir_okay=False,
@@ -302,17 +331,26 @@ def input_file(
             raise ValueError(str(error).replace(str(kept), "standard input")) from error
 
 # %% ../../nbs/cli/command.ipynb #65c5c3d5
+class _Terminal:
+    "Standard output where a person looks on: in a pipe or a file every id is as it is"
+
+    def write(self, text):
+        from rolebregman.common import printable
+        return sys.stdout.write(printable(text))
+
+
 def write_output(
     out: Path,  # a file, or `-` for standard output
     write,  # called with a file that is open for writing
     binary: bool = False,  # for pictures; by default the file takes text
 ):
     "Let `write` fill standard output, or a file that appears whole or not at all; its folder is made."
+    from rolebregman.common import write_faults_named, write_whole
     if str(out) == "-":
         if sys.stdout is None: raise OSError("standard output is closed")
-        write(sys.stdout.buffer if binary else sys.stdout)
-        return sys.stdout.flush()
-    from rolebregman.common import write_whole
+        with write_faults_named("standard output"):
+            write(sys.stdout.buffer if binary else _Terminal() if sys.stdout.isatty() else sys.stdout)
+            return sys.stdout.flush()
 
     def fill(path):
         how = dict(mode="wb") if binary else dict(mode="w", encoding="utf-8", newline="")

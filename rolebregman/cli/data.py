@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from .command import Json, app, as_json, command, options_of, watched
+from .command import Json, app, as_json, command, options_of, show, watched
 
 # %% ../../nbs/cli/data.ipynb #42315cd7
 # The sub-command `data`, with sub-commands of its own
@@ -36,10 +36,10 @@ def data_list(
     if files:
         from rolebregman.datasets.sources import list_sources
         found = list_sources()
-        return typer.echo(as_json(found.to_dict("records")) if as_json_ else _files_text(found))
+        return show(as_json(found.to_dict("records")) if as_json_ else _files_text(found))
     from rolebregman.datasets.registry import LOADERS
     about = {name: (getattr(load, "func", load).__doc__ or "").splitlines()[0] for name, load in LOADERS.items()}
-    typer.echo(as_json(about) if as_json_ else "\n".join(f"{name:<16}{text}" for name, text in about.items()))
+    show(as_json(about) if as_json_ else "\n".join(f"{name:<16}{text}" for name, text in about.items()))
 
 # %% ../../nbs/cli/data.ipynb #aa42283d
 @command(data_app, "rolebregman data fetch go-basic.obo all-minilm-l6-v2", "rolebregman data fetch wordnet",
@@ -51,7 +51,7 @@ def data_fetch(
     "Bring raw files into the cache, verified."
     from rolebregman.datasets.sources import fetch
     found = {name: fetch(name, quiet=not watched()) for name in names}
-    typer.echo(as_json(found) if as_json_ else "\n".join(f"{name}: {path}" for name, path in found.items()))
+    show(as_json(found) if as_json_ else "\n".join(f"{name}: {path}" for name, path in found.items()))
 
 # %% ../../nbs/cli/data.ipynb #497ac6f9
 @command(data_app, "rolebregman data show toy", "rolebregman data show go namespace=cellular_component", name="show")
@@ -69,6 +69,6 @@ def data_show(
         named = str(error).startswith(tuple(f"{k} = " for k in given))  # "depth = 0, expected ...", no fault of a file
         if isinstance(error, ValueError) and not named: raise
         raise typer.BadParameter(f"{name} does not take {' '.join(options)}: {error}")
-    if as_json_: return typer.echo(as_json(describe(ds) | dict(report=ds.report)))
+    if as_json_: return show(as_json(describe(ds) | dict(report=ds.report)))
     pairs = "\n".join(f"  {s}  ->  {t}" for s, t in ds.examples(3).itertuples(index=False))
-    typer.echo(f"{ds!r}\n\n{ds.report!r}\n\nthree of its pairs:\n{pairs}")
+    show(f"{ds!r}\n\n{ds.report!r}\n\nthree of its pairs:\n{pairs}")

@@ -16,9 +16,9 @@ from .. import __version__
 from .command import (
     Device, Encoder, Encoding, Folder, Head, IdColumn, Ids, Inputs, Json, KeepVectors, Label, Member, MinLabel, Missing,
     Pairs, Relation, RelationColumn, Separator, Setting, SourceColumn, SplitColumn, TargetColumn, Texts, Transitive,
-    Vectors, WeightColumn, app, as_json, command, input_file, options_of, pairs_file, progress, say, watched)
+    Vectors, WeightColumn, app, as_json, command, input_file, options_of, pairs_file, progress, say, show, watched)
 from .folder import (
-    FILES, check_head, read_kept, report_of, require_writable, split_table, write_kept, write_together)
+    FILES, check_head, check_together, read_kept, report_of, require_writable, split_table, write_kept, write_together)
 from .inputs import (
     columns_text, coordinate_names, ends_of, inputs_of, items_of, labels_of, options_said, pairs_of,
     relations_of, vectors_of)
@@ -115,7 +115,7 @@ def _save(out, model, ds, items, report, copies):
     "Write all files of a head's folder, together"
     import shutil
 
-    from rolebregman.common import write_whole
+    from rolebregman.common import printable, write_whole
     from rolebregman.datasets.sources import sha256
     if "vectors" in report["inputs"]["files"]:
         named = coordinate_names(items.vectors, ds.features, items.id_column)
@@ -124,7 +124,7 @@ def _save(out, model, ds, items, report, copies):
     def fill(new):
         model.save_pretrained(new)
         write_kept(new, ds, items)
-        write_whole(new / "report.txt", _report_text(report))
+        write_whole(new / "report.txt", printable(_report_text(report)))
         for name, path in copies.items():
             write_whole(new / name, lambda part, path=path: shutil.copyfile(path, part))
         report["files"] = {name: sha256(new / name) for name in FILES[:-1]}
@@ -199,7 +199,7 @@ def fit(
         model, history = _trained(head, ds, config, options | (dict(inputs=inputs) if inputs else {}), device)
     report = _report(head, model, config, ds, history, device) | dict(inputs=files)
     _save(out, model, ds, items, report, copies)
-    typer.echo(as_json(report) if as_json_ else f"{_report_text(report)}\nsaved in {out}")
+    show(as_json(report) if as_json_ else f"{_report_text(report)}\nsaved in {out}")
 
 # %% ../../nbs/cli/fitting.ipynb #f7d2c21e
 def _check_asked(pairs, part, candidates, how, drop_seen):
@@ -367,6 +367,7 @@ def evaluate(
     from rolebregman.evaluation import evaluate as measure
     from rolebregman.heads.distance_head import load_head
     items, named = items_of(head, vectors, ids, texts, id_column, member=member), bool(vectors or texts)
+    check_together(head, before := report_of(head))
     model, seen = load_head(head).to(device), None
     if pairs:
         ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)
@@ -383,7 +384,8 @@ def evaluate(
     if ds.report["dropped"]:
         say(_left_out(ds.report))
     found = measure(model, ds, part, candidates if candidates == "all" else int(candidates))
+    check_together(head, before)
     report = dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
     if seen is not None:
         report |= dict(read=ds.report["read"], seen=seen)
-    typer.echo(as_json(report | found) if as_json_ else _metrics_text({"pairs" if pairs else part: found}))
+    show(as_json(report | found) if as_json_ else _metrics_text({"pairs" if pairs else part: found}))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['FILES', 'require_writable', 'write_together', 'report_of', 'check_head', 'fingerprints', 'split_table', 'write_kept',
-           'read_kept']
+           'read_kept', 'check_together']
 
 # %% ../../nbs/cli/folder.ipynb #efe0259e
 import json
@@ -56,25 +56,36 @@ def _put(files, folder):
                 place.unlink()
         raise
 
-
+# %% ../../nbs/cli/folder.ipynb #e39e89a2
 def write_together(
     folder: Path,  # new, or with files of its own, which stay
     fill,  # called with the path of an empty folder to write files into
 ):
-    "Let `fill` write files, then put them into `folder` together. Where anything fails, `folder` is as it was."
+    """Let `fill` write files, then put them into `folder` together. Where anything fails, `folder` is as it was.
+
+    What a process that was killed has left goes. Raises `OSError` that names the file that cannot be written whole."""
+    from rolebregman.common import one_at_a_time
     folder = Path(folder).resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
     try:
-        fill(new)
-        _put(sorted(new.iterdir(), key=lambda file: (file.name == FILES[-1], file.name)), folder)
+        with one_at_a_time(folder):
+            for left in folder.glob(".new-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+            try:
+                fill(new)
+                _put(sorted(new.iterdir(), key=lambda file: (file.name == FILES[-1], file.name)), folder)
+            except OSError as error:
+                name = Path(error.filename or "").name
+                if not error.errno or error.filename != str(new / name): raise
+                raise OSError(error.errno, error.strerror, str(folder / name)) from error
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
     except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
         for path in made:
             path.rmdir()
         raise
-    shutil.rmtree(new, ignore_errors=True)
 
 # %% ../../nbs/cli/folder.ipynb #21d73eac
 def report_of(
@@ -89,7 +100,7 @@ def report_of(
         record = report["inputs"]
         Items.recorded(record["items"], head), record["pairs"], record["how"]["source"]  # what the functions below use
         return report
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{path} is damaged, or was not written by fit: fit again") from None
 
 # %% ../../nbs/cli/folder.ipynb #ee425b73
@@ -162,3 +173,16 @@ def read_kept(
     if not path.is_file() or sha256(path) != known[path.name]:
         raise ValueError(f"{path} is not the file that fit has written, as {head / 'report.json'} tells: fit again")
     return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+# %% ../../nbs/cli/folder.ipynb #ee425b75
+def check_together(
+    head: Path,  # folder of a head
+    before: dict | None,  # its report when the reading began
+):
+    """Nothing where head, report and split have been of one fit all the while, as far as the report tells.
+
+    Raises `ValueError` where they are of several, or where another fit has written here meanwhile."""
+    if report_of(head) != before: raise ValueError(f"{head} was written anew while it was read: run this again")
+    check_head(head, strictly=True)
+    for name in ("split", "items"):
+        read_kept(head, name)

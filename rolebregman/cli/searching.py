@@ -14,8 +14,7 @@ import typer
 
 from .command import (
     Device, Encoding, Head, IdColumn, Ids, Json, Member, Missing, Out, Pairs, Picture, Separator, SourceColumn,
-    TargetColumn,
-    Texts, Vectors, app, as_json, command, input_file, say, watched, write_output)
+    Spreadsheet, TargetColumn, Texts, Vectors, app, as_json, command, input_file, say, show, watched, write_output)
 from .folder import read_kept
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
 
@@ -34,17 +33,37 @@ def _scored(model, features, index, block):
     return block[["source", "target"]].assign(distance=forward, reverse_distance=reverse, gap=forward - reverse)
 
 # %% ../../nbs/cli/searching.ipynb #a376e960
-def _write_scores(file, blocks, total, as_lines, bare):
+def _for_spreadsheet(table, quote):
+    "A table, with ' before each text that a spreadsheet runs where that is wanted, and how many of them there are"
+    import pandas as pd
+    table, found = table.copy(), 0
+    for name in [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]:
+        runs = table[name].str.match(r"[=+@\t\r-]") & pd.to_numeric(table[name], errors="coerce").isna()
+        found += int(runs.sum())
+        if quote:
+            table.loc[runs, name] = "'" + table.loc[runs, name]
+    return table, found
+
+
+def _say_run(found, quote):
+    "A word where a spreadsheet would run some of the cells"
+    if found and not quote:
+        say(f"{found:,} cells begin with =, +, - or @, and a spreadsheet runs them; --spreadsheet puts ' before each")
+
+
+def _write_scores(file, blocks, total, as_lines, bare, quote=False):
     "Write pairs and their distances to an open file, block by block; how many there were, and how many run as written"
     from tqdm import tqdm
-    read, counts = 0, dict(scored=0, forward=0)
+    read, counts = 0, dict(scored=0, forward=0, cells=0)
     with tqdm(total=total, unit="pair", disable=bare) as bar:
         for size, rows in blocks:
             bar.update(size)
             if as_lines:
                 rows.to_json(file, orient="records", lines=True, double_precision=15, force_ascii=False)
             else:
-                rows.to_csv(file, index=False, header=not read, float_format="%.7g", lineterminator="\n")
+                shown, cells = _for_spreadsheet(rows, quote)
+                counts["cells"] += cells
+                shown.to_csv(file, index=False, header=not read, float_format="%.7g", lineterminator="\n")
             read += size
             counts["scored"] += len(rows)
             counts["forward"] += int((rows["gap"] < 0).sum())
@@ -81,6 +100,7 @@ def score(
     encoding: Encoding = None,
     missing: Missing = "raise",
     device: Device = "cpu",
+    spreadsheet: Spreadsheet = False,
     as_json_: Annotated[bool, typer.Option("--json", help="One JSON object a line, in place of CSV.")] = False,
 ):
     """Write the distances of pairs, both ways.
@@ -103,7 +123,9 @@ def score(
                 require_items(block, index, lacking, path)
         bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
         tables = ((len(block), _scored(model, features, index, block)) for block in pair_blocks(path, **ends, **text))
-        write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_json_, bare)))
+        write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_json_, bare,
+                                                                    spreadsheet)))
+    _say_run(counts["cells"], spreadsheet)
     dropped = f"; {total - counts['scored']:,} dropped, without a vector" if counts["scored"] < total else ""
     say(f"pairs scored: {counts['scored']:,}, running as they are written: {counts['forward']:,}{dropped}; {columns}")
 
@@ -148,6 +170,7 @@ def search(
     id_column: IdColumn = None,
     member: Member = None,
     device: Device = "cpu",
+    spreadsheet: Spreadsheet = False,
     as_json_: Json = False,
 ):
     """Find the nearest targets, or sources, of items.
@@ -173,6 +196,9 @@ def search(
                           find[:-1]: index[found], "distance": distances})
     if where.texts:
         table["text"] = table[find[:-1]].map(read_texts(where.texts)).fillna("")
+    if not as_json_:
+        table, cells = _for_spreadsheet(table, spreadsheet)
+        _say_run(cells, spreadsheet)
     text = as_json(table.to_dict("records")) + "\n" if as_json_ else table.to_csv(
         index=False, float_format="%.7g", lineterminator="\n")
     write_output(out, lambda file: file.write(text))
@@ -207,7 +233,7 @@ def explain(
     from rolebregman.heads.role_head import BregmanHead
     from rolebregman.interpretability.explanation import explain as account
     model, where = load_head(head), items_of(head, vectors, ids, texts, id_column, member=member)
-    write = say if str(picture) == "-" else typer.echo  # the picture has standard output for itself
+    write = say if str(picture) == "-" else show  # the picture has standard output for itself
     if not isinstance(model, BregmanHead):
         raise ValueError(f"{head} holds a {type(model).__name__}, which has no potential to look into; score knows it")
     features, index, _ = vectors_of(head, where, [source, target], model.dim, bool(vectors or texts))

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from .command import Json, as_json, command, say
+from .command import Json, as_json, command, say, show
 
 # %% ../../nbs/cli/study.ipynb #415a7d65
 # What `rolebregman study` is made of: the main study where nothing else is named, and its sub-commands
@@ -67,7 +67,7 @@ def carry_out(
         say(f"stopped; {rows_in} has what was finished, the same command goes on there")
         raise typer.Exit(130) from None
     if json_:
-        typer.echo(as_json(rows.to_dict("records")))
+        show(as_json(rows.to_dict("records")))
     return rows
 
 # %% ../../nbs/cli/study.ipynb #b039cfa1
@@ -282,7 +282,7 @@ def explorer(
                                 "had.")
     file = out / EXPLORER_FILE
     size = file.stat().st_size
-    typer.echo(as_json(dict(file=file, bytes=size)) if as_json_ else
+    show(as_json(dict(file=file, bytes=size)) if as_json_ else
                f"{file}: {size / 1e6:.1f} MB; make site builds the page that reads it")
 
 # %% ../../nbs/cli/study.ipynb #3211a2b9

@@ -93,6 +93,7 @@ from .hyperlex import with_disjoint_validation as with_disjoint_validation
 from .negatives import MixedSampler as MixedSampler
 from .negatives import NegativeSampler as NegativeSampler
 from .negatives import node_label as node_label
+from .obo import LONGEST_LINE as LONGEST_LINE
 from .obo import OBO_PACKED as OBO_PACKED
 from .obo import OboFile as OboFile
 from .obo import OboTerm as OboTerm
@@ -128,6 +129,7 @@ from .readers import WORDS as WORDS
 from .readers import as_ids as as_ids
 from .readers import as_table as as_table
 from .readers import columns_named as columns_named
+from .readers import content_of as content_of
 from .readers import faults_named as faults_named
 from .readers import find_column as find_column
 from .readers import header_of as header_of
@@ -139,6 +141,7 @@ from .readers import read_table as read_table
 from .readers import read_texts as read_texts
 from .readers import table_blocks as table_blocks
 from .readers import text_format as text_format
+from .readers import unpacked_size as unpacked_size
 from .registry import LOADERS as LOADERS
 from .registry import SUPERSEDED as SUPERSEDED
 from .registry import describe as describe
@@ -154,6 +157,8 @@ from .sentences import read_snli as read_snli
 from .sources import ANSWER_SECONDS as ANSWER_SECONDS
 from .sources import FetchError as FetchError
 from .sources import HEADERS as HEADERS
+from .sources import LONGEST_SECONDS as LONGEST_SECONDS
+from .sources import MOST_BYTES as MOST_BYTES
 from .sources import cache_dir as cache_dir
 from .sources import cached_path as cached_path
 from .sources import fault as fault

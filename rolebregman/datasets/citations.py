@@ -16,8 +16,9 @@ import pandas as pd
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 
+from ..common import refuse_unpacked, unpacked
 from .directed import DirectedDataset, Report, split_by
-from .readers import faults_named
+from .readers import faults_named, unpacked_size
 from .sources import FetchError, fetch, provenance
 
 # %% ../../nbs/datasets/citations.ipynb #94e24e5b
@@ -42,7 +43,7 @@ def _open_parts(path, name):
         absent = [f for f in files.values() if f not in inside]
         if absent:
             raise ValueError(f"{path} holds no {' and no '.join(absent)}; it holds {', '.join(inside)}")
-        return {k: t.extractfile(inside[f]).read().decode().splitlines() for k, f in files.items()}
+        return {k: unpacked(t.extractfile(inside[f]), path).read().decode().splitlines() for k, f in files.items()}
 
 # %% ../../nbs/datasets/citations.ipynb #1614e615
 def _read_content(lines, where):
@@ -127,6 +128,8 @@ def read_citation_npz(
     with open(path, "rb") as f:
         if f.read(2) != b"PK":
             raise ValueError(f"{path} is no archive of NumPy arrays (.npz)")
+    with faults_named(path):
+        refuse_unpacked(unpacked_size(path), path)
     with faults_named(path), np.load(path, allow_pickle=False) as z:
         def get(key):
             return _array(path, z, key)

@@ -21,8 +21,13 @@ from .catalogue import SOURCES
 from .sources import cache_dir, fetch
 
 # %% ../../nbs/datasets/encoders.ipynb #6479a0d3
-class VectorCache:
-    "Vectors of texts on disk, for one encoder in one version. Safe for several processes at once."
+# Codes of SQLite: no right, busy, locked, read only, an error of the disk, a full one, cannot be opened
+_HEALTHY = {3, 5, 6, 8, 10, 13, 14}
+
+
+class _Database:
+    "A file of SQLite, opened for each piece of work"
+
     def __init__(
         self,
         name: str,  # of the encoder
@@ -32,15 +37,26 @@ class VectorCache:
         self.path = cache_dir()/"vectors"/f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)[:60]}-{tag}.sqlite"
 
     def _run(self, work):
-        "Open, work, close; a file that is no longer a database is named"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        "Open, work, close; a fault says whether the file is damaged, or the disk or a right is what is missing"
+        elsewhere = "set ROLEBREGMAN_CACHE to a folder that has room and can be written to, or pass cache=False"
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=120)) as db, db:
-                db.execute("create table if not exists vectors (text blob primary key, vector blob not null)")
+                if not db.execute("select 1 from sqlite_master where name = 'vectors'").fetchone():
+                    db.execute("create table if not exists vectors (text blob primary key, vector blob not null)")
                 return work(db)
         except sqlite3.DatabaseError as e:
+            if getattr(e, "sqlite_errorcode", 0) & 0xFF in _HEALTHY:
+                raise OSError(f"the vector cache {self.path} cannot be used now, though it is not damaged ({e}): free "
+                              f"some space, or {elsewhere}") from None
             raise OSError(f"the vector cache {self.path} cannot be used ({e}); delete it, and its texts are encoded "
                           "again") from None
+        except OSError as e:
+            raise OSError(f"the vector cache {self.path} cannot be made ({e.strerror}): {elsewhere}") from None
+
+# %% ../../nbs/datasets/encoders.ipynb #6479a0d4
+class VectorCache(_Database):
+    "Vectors of texts on disk, for one encoder in one version. Safe for several processes at once."
 
     @staticmethod
     def _key(text):
@@ -59,16 +75,22 @@ class VectorCache:
                 marks = ",".join("?" * len(some))
                 found.update(db.execute(f"select text, vector from vectors where text in ({marks})", some))
             return found
-        return {keys[k]: np.frombuffer(v, "<f4") for k, v in self._run(work).items()}
+        whole = {k: v for k, v in self._run(work).items() if isinstance(v, bytes) and len(v) % 4 == 0}
+        found = {k: np.frombuffer(v, "<f4") for k, v in whole.items()}
+        return {keys[k]: v for k, v in found.items() if v.any() and np.isfinite(v).all()}  # any other is encoded again
 
     def write(
         self,
         texts: Sequence[str],  # n texts
         vectors: np.ndarray,  # float32 (n, d)
     ):
-        "Keep the vectors; a text that is already there keeps the vector it has."
+        "Keep the vectors; a text that is already there keeps the vector it has, unless that is damaged."
+        damaged = [(self._key(t),) for t in set(texts) - set(self.read(texts))]
         rows = [(self._key(t), np.asarray(v, "<f4").tobytes()) for t, v in zip(texts, vectors, strict=True)]
-        self._run(lambda db: db.executemany("insert or ignore into vectors values (?, ?)", rows))
+        def work(db):
+            db.executemany("delete from vectors where text = ?", damaged)
+            db.executemany("insert or ignore into vectors values (?, ?)", rows)
+        self._run(work)
 
 # %% ../../nbs/datasets/encoders.ipynb #3abcc877
 def check_vectors(

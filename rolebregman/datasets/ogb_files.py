@@ -163,6 +163,8 @@ def prepare_ogb(
     root.mkdir(parents=True, exist_ok=True)
     to = root/f"{folder.name}-{hashlib.sha256(f'{folder.resolve()}{chr(10)}{key}'.encode()).hexdigest()[:16]}"
     with FileLock(root/f".{to.name}.lock"):
+        for left in root.glob(f".part-{to.name}-*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
         if not to.is_dir():
             part = Path(tempfile.mkdtemp(dir=root, prefix=f".part-{to.name}-"))
             try:

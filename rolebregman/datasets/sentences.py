@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
+from ..common import unpacked
 from .catalogue import SOURCES
 from .directed import DirectedDataset, Report, split_by
 from .encoders import encode_texts
@@ -37,9 +38,12 @@ def _open_text(path, member=None):
                 if not inside:
                     raise ValueError(f"{path} holds no {member}; it holds {', '.join(z.namelist()[:5])}")
                 with z.open(inside[0]) as f:
-                    yield TextIOWrapper(f, "utf-8-sig")
+                    yield TextIOWrapper(unpacked(f, path), "utf-8-sig")
+        elif path.suffix == ".gz":
+            with gzip.open(path) as f, TextIOWrapper(unpacked(f, path), "utf-8-sig") as text:
+                yield text
         else:
-            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as f:
+            with open(path, encoding="utf-8-sig") as f:
                 yield f
 
 # %% ../../nbs/datasets/sentences.ipynb #ed30c6aa

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .readers import as_ids, kind_inside, read_table
+from .readers import as_ids, content_of, kind_inside, read_table
 
 # %% ../../nbs/datasets/vector_tables.ipynb #649999df
 def ids_of(
@@ -83,21 +83,27 @@ def _check_header(path, table):
                          "as id,x0,x1,... before it")
 
 
+def _parsed(path, **how):
+    "The table of a text file, or of one that is packed in another, as pandas reads it"
+    with content_of(path) as (source, _):
+        return pd.read_csv(source, **how)
+
+
 def _read_at_once(path, id_column):
     "A text file's table with its numbers as such where they look like numbers in the first rows, else None"
     comma = kind_inside(path) == "csv"
     form = dict(sep="," if comma else "\t", keep_default_na=False, encoding="utf-8-sig",
                 quoting=csv.QUOTE_MINIMAL if comma else csv.QUOTE_NONE)
     try:
-        kinds = pd.read_csv(path, nrows=100, **form).dtypes
+        kinds = _parsed(path, nrows=100, **form).dtypes
         words = {c for c, kind in kinds.items() if kind.kind not in "iuf" or c == id_column or c.lower() == "id"
                  or c.startswith("Unnamed:")}
         kind = np.float64 if all(c.startswith("Unnamed:") for c in words) else np.float32  # as the careful way has it
         if any(c.rpartition(".")[2].isdigit() for c in kinds.index if "." in c):  # pandas makes "a.1" of a second "a"
-            header = pd.read_csv(path, header=None, nrows=1, dtype=str, **form).iloc[0]
+            header = _parsed(path, header=None, nrows=1, dtype=str, **form).iloc[0]
             if header[header != ""].duplicated().any(): return None
         with np.errstate(over="ignore"):
-            table = pd.read_csv(path, dtype={c: str if c in words else kind for c in kinds.index}, **form)
+            table = _parsed(path, dtype={c: str if c in words else kind for c in kinds.index}, **form)
     except (ValueError, OSError, EOFError, zlib.error):
         return None  # the careful way names what is wrong
     whole = isinstance(table.index, pd.RangeIndex) and len(table)  # pandas makes an index of a field too many

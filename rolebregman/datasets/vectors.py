@@ -6,14 +6,17 @@
 __all__ = ['WORD_FILES', 'VECTOR_FILES', 'read_vectors', 'read_ids']
 
 # %% ../../nbs/datasets/vectors.ipynb #ed3ef8e3
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from ..common import refuse_unpacked
 from .formats import kinds_of, refusal
-from .readers import TABLES, TEXT_TABLES, WORDS, faults_named, kind_inside, kind_of, read_table
+from .readers import (
+    TABLES, TEXT_TABLES, WORDS, faults_named, kind_inside, kind_of, read_table, unpacked_size)
 from .vector_tables import as_floats, ids_of, vectors_of_frame, vectors_of_text
 from .word_vectors import (
     WordVectors, look_up, mean_vectors, read_lines, read_word_vectors, spellings)
@@ -46,10 +49,12 @@ def _one_matrix(path, shapes, member):
 def _vectors_of_numpy(path, member, report):
     "The one matrix of a .npy or .npz file, or the one that is named, and the array `ids` beside it"
     with faults_named(path):
+        if zipfile.is_zipfile(path):
+            refuse_unpacked(unpacked_size(path), path)
         try:
             loaded = np.load(path, mmap_mode="r", allow_pickle=False)
             arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {k: loaded[k] for k in loaded.files}
-        except ValueError as e:
+        except (ValueError, MemoryError, OverflowError) as e:
             raise ValueError(f"{path} cannot be read as NumPy arrays of numbers ({e}); save the matrix with "
                              "np.save(path, vectors.astype('float32'))") from None
     if {"format", "shape", "data"} <= set(arrays):  # as scipy.sparse.save_npz writes them

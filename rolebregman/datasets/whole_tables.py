@@ -31,7 +31,7 @@ def _json_lines(path, source):
                 if not isinstance(rows[-1], dict): raise ValueError(f"found {type(rows[-1]).__name__}")
             except UnicodeDecodeError:
                 raise
-            except ValueError as e:
+            except (ValueError, RecursionError) as e:
                 message = f"{path}, line {number}: expected one JSON object a line ({e}); mend that line"
                 raise ValueError(message) from None
     return pd.DataFrame(rows, dtype=object)
@@ -43,7 +43,7 @@ def _json_records(path, source):
         rows = json.loads(source.read_bytes().decode("utf-8-sig"), object_pairs_hook=_unique)
     except UnicodeDecodeError:
         raise
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path}: expected one JSON list of objects ({e}); one object a line is .jsonl") from None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         names = f" with {list(rows)[:5]}" if isinstance(rows, dict) else ""

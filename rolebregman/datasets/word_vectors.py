@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..common import unpacked
 from .readers import kind_of, open_zstd
 
 # %% ../../nbs/datasets/word_vectors.ipynb #166a7550
@@ -30,7 +31,7 @@ def _open_content(path, member):
     "Binary stream of a file's content, whatever it is packed in"
     if member is not None:
         with zipfile.ZipFile(path) as z, z.open(member) as f:
-            yield f
+            yield unpacked(f, path)
         return
     with open(path, "rb") as f:
         start = f.read(6)
@@ -40,11 +41,12 @@ def _open_content(path, member):
         return
     if start.startswith(b"\x28\xb5\x2f\xfd"):
         with open_zstd(path) as f:
-            yield f
+            yield unpacked(f, path)
         return
     packers = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-    with next((opened for mark, opened in packers.items() if start.startswith(mark)), open)(path, "rb") as f:
-        yield f
+    opened = next((opened for mark, opened in packers.items() if start.startswith(mark)), open)
+    with opened(path, "rb") as f:
+        yield f if opened is open else unpacked(f, path)
 
 
 def _only_member(path):

@@ -1,10 +1,17 @@
 from . import distance_head as distance_head
+from . import files as files
 from . import inputs as inputs
 from . import ranking as ranking
 from . import role_head as role_head
 from . import ties as ties
 from .distance_head import DistanceHead as DistanceHead
 from .distance_head import load_head as load_head
+from .files import config_mark as config_mark
+from .files import difference as difference
+from .files import open_files as open_files
+from .files import read_json as read_json
+from .files import sketch as sketch
+from .files import write_files as write_files
 from .inputs import INPUTS as INPUTS
 from .inputs import Standardizer as Standardizer
 from .inputs import unit_length as unit_length

@@ -8,7 +8,7 @@ __all__ = ['DistanceHead', 'load_head']
 # %% ../../nbs/heads/distance_head.ipynb #5d1a0003
 import json
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from .. import __version__
-from ..common import compiled, in_blocks, write_whole
+from ..common import compiled, in_blocks, one_at_a_time
+from .files import config_mark, difference, open_files, read_json, sketch, write_files
 from .inputs import INPUTS, Standardizer
 
 # %% ../../nbs/heads/distance_head.ipynb #87c6a219
@@ -270,7 +270,9 @@ class DistanceHead(_AllPairs):
         self,
         folder: str | os.PathLike,  # made if it does not exist
     ) -> Path:  # the folder
-        "Write `config.json` and `model.safetensors`, each whole or not at all. Raises `ValueError` for a NaN weight"
+        """Write `config.json` and `model.safetensors`: both or none, whenever the process is killed.
+
+        Raises `ValueError` for a NaN weight, and `OSError` that names the file where not all could be written."""
         _check_finite(self.state_dict(), "this head cannot be saved")
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -280,9 +282,7 @@ class DistanceHead(_AllPairs):
                  "dtype": str(self.standardizer.mean.dtype).removeprefix("torch."), "rolebregman": __version__,
                  "inputs": self.inputs, "fitted": self.standardizer.fitted}
         text = json.dumps(about, indent=2, default=lambda value: value.tolist()) + "\n"  # NumPy's numbers as plain ones
-        state = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
-        write_whole(folder / "model.safetensors", lambda path: save_file(state, path, metadata={"format": "pt"}))
-        write_whole(folder / "config.json", text)
+        write_files(folder, text, {name: tensor.contiguous() for name, tensor in self.state_dict().items()})
         return folder
 
 # %% ../../nbs/heads/distance_head.ipynb #8d2f5d2d
@@ -299,51 +299,69 @@ def _class_of(module: str, name: str) -> type[DistanceHead] | None:
     return found if isinstance(found, type) and issubclass(found, DistanceHead) else None
 
 
-def _read_config(file: Path) -> tuple[type[DistanceHead], dict, torch.dtype, str, bool]:
+def _read_config(file: Path, mark: str | None) -> tuple[type[DistanceHead], dict, torch.dtype, str, bool]:
     "Class, arguments, type and inputs of a head, and whether they are fitted. Raises `ValueError` for a bad file"
-    try:
-        about = json.loads(file.read_text())
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON: {error}") from None
+    about = read_json(file)
     wanted = ("class", "module", "config", "dtype")
     if not isinstance(about, dict) or any(key not in about for key in wanted):
         raise ValueError(f"{file} does not hold {', '.join(wanted)}: it was not written by save_pretrained")
     name, module, config, dtype = (about[key] for key in wanted)
     if (kind := _class_of(str(module), str(name))) is None:
-        raise ValueError(f"{file} names the head {name!r} of module {module!r}, which is not known: import it first")
+        raise ValueError(f"{file} names the head {name!r:.80} of module {module!r:.80}, which is not known: import it "
+                         "first")
     if dtype not in ("float64", "float32", "float16", "bfloat16"):
-        raise ValueError(f"{file}: dtype {dtype!r} is not a float type")
+        raise ValueError(f"{file}: dtype {dtype!r:.80} is not a float type")
     if (inputs := about.get("inputs", kind.default_inputs)) not in INPUTS:
-        raise ValueError(f"{file}: inputs {inputs!r} is not one of {', '.join(INPUTS)}")
+        raise ValueError(f"{file}: inputs {inputs!r:.80} is not one of {', '.join(INPUTS)}")
+    if mark not in (None, config_mark(about)):  # a head of an older version has none
+        raise ValueError(f"{file} is not the config that model.safetensors was saved with: it was edited, or is of "
+                         "another head. Put the right one back, or save the head again")
     return kind, config, getattr(torch, dtype), inputs, about.get("fitted") is True
 
 # %% ../../nbs/heads/distance_head.ipynb #103b6178
+def _made(config, weights, shapes, kind, arguments, dtype, inputs, fitted):
+    "A head as a config has it, once it is known to have the shapes of the weights"
+    try:
+        said = difference(shapes, sketch(kind, arguments, len(shapes)))
+        if not said:
+            head = kind(**arguments).to(dtype)
+            head.standardizer = Standardizer(head.dim, inputs, fitted).to(dtype)
+    except (TypeError, ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: RecursionError as well
+        raise ValueError(f"{config}: {kind.__name__} does not take this config: {str(error):.300}") from None
+    if said: raise ValueError(f"{weights} is cut off, or of another head than config.json says: {said}")
+    return head
+
+
+def _loaded(folder: Path) -> DistanceHead:
+    "The head that is in a folder now"
+    weights = folder / "model.safetensors"
+    try:
+        with open_files(folder) as (config, mark, shapes, file):
+            read = _read_config(config, mark)
+            head = _made(config, weights, shapes, *read)
+            state = {name: file.get_tensor(name) for name in shapes}
+        head.load_state_dict(state)
+    except (SafetensorError, RuntimeError) as error:
+        said = str(error).splitlines()[-1].strip()  # PyTorch lists every difference; one tells enough
+        raise ValueError(f"{weights} is cut off, or of another head than config.json says: {said}") from None
+    _check_finite(state, str(weights))
+    for key, value in head.state_dict().items():
+        if value.dtype != state[key].dtype:
+            raise ValueError(f"{config} says {value.dtype} of {key}, but {weights.name} holds {state[key].dtype}")
+    return head.eval()
+
+# %% ../../nbs/heads/distance_head.ipynb #103b6179
 def load_head(
     folder: str | os.PathLike,  # what `save_pretrained` has written
 ) -> DistanceHead:  # in evaluation mode, on the CPU
     """Read a head from disk, bit for bit as it was saved.
 
     Raises `FileNotFoundError` where a file is missing and `ValueError` where the files do not describe a head that is
-    known here. Only classes of `rolebregman`, or classes that your program has defined already, are made.
+    known here, or not one and the same. Only classes of `rolebregman`, or classes that your program has defined
+    already, are made. A config that does not go with the weights costs no memory.
     """
-    config, weights = Path(folder) / "config.json", Path(folder) / "model.safetensors"
-    for file in config, weights:
-        if not file.is_file():
-            raise FileNotFoundError(f"{file} is missing: {folder} is not a folder written by save_pretrained")
-    kind, arguments, dtype, inputs, fitted = _read_config(config)
-    try:
-        head = kind(**arguments).to(dtype)
-        head.standardizer = Standardizer(head.dim, inputs, fitted).to(dtype)
-    except (TypeError, ValueError, RuntimeError, MemoryError) as error:
-        raise ValueError(f"{config}: {kind.__name__} does not take this config: {error}") from None
-    try:
-        state = load_file(weights)
-        head.load_state_dict(state)
-    except (SafetensorError, RuntimeError) as error:
-        said = str(error).splitlines()[-1].strip()  # PyTorch lists every difference; one tells enough
-        raise ValueError(f"{weights} is cut off, or of another head than {config.name} says: {said}") from None
-    _check_finite(state, str(weights))
-    for key, value in head.state_dict().items():
-        if value.dtype != state[key].dtype:
-            raise ValueError(f"{config} says {value.dtype} of {key}, but {weights.name} holds {state[key].dtype}")
-    return head.eval()
+    folder = Path(folder)
+    with suppress(FileNotFoundError, ValueError):
+        return _loaded(folder)
+    with one_at_a_time(folder) if folder.is_dir() else nullcontext():  # where somebody was writing, it is whole now
+        return _loaded(folder)

@@ -6,6 +6,8 @@
 __all__ = ['SHOWN', 'model_card', 'HubHead']
 
 # %% ../../nbs/integrations/hub.ipynb #271077f9
+import html
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +17,7 @@ from torch import nn
 
 from .. import __version__
 from ..datasets.directed import DirectedDataset
-from ..common import require_type
+from ..common import printable, require_type
 from ..heads.distance_head import DistanceHead, load_head
 
 # %% ../../nbs/integrations/hub.ipynb #988013ce
@@ -52,6 +54,12 @@ def _means(rows: pd.DataFrame) -> dict[str, float]:
     return means
 
 # %% ../../nbs/integrations/hub.ipynb #2c5d1a03
+def _plain(text) -> str:
+    "A text of somebody else's as one line of a card, without tags, links or code of its own"
+    line = html.escape(printable(" ".join(str(text).split())), quote=False)
+    return re.sub(r"([\\`|\[\]!])", lambda mark: f"&#{ord(mark[0])};", line)
+
+
 def _dataset_name(rows: pd.DataFrame, ds: DirectedDataset | None) -> str:
     return rows.iloc[0].get("dataset", ds.name if ds else "own pairs")
 
@@ -60,14 +68,14 @@ def _data_lines(rows: pd.DataFrame, ds: DirectedDataset | None, width: int, enco
     "What the card says of the data, of embeddings of a width from an encoder"
     first = rows.iloc[0]
     scale = first.get("scale", "")
-    lines = [f"Dataset: {_dataset_name(rows, ds)}" + (f", scale `{scale}`" if scale else ""),
+    lines = [f"Dataset: {_plain(_dataset_name(rows, ds))}" + (f", scale `{_plain(scale)}`" if scale else ""),
              f"Fits: {len(rows)}" + (f", seeds {sorted(int(s) for s in rows['seed'])}" if "seed" in rows else "")]
     if ds is not None:
         lines += [", ".join(f"{k} {len(e):,} pairs" for k, e in ds.edges.items()) + f"; {ds.num_nodes:,} items"]
-        lines += [f"{key}: {ds.report[key]}" for key in ("source", "licence", "sha256") if key in ds.report]
-    lines += [f"Embeddings: {encoder}, width {width}" if encoder else f"Embeddings: of width {width}"]
+        lines += [f"{key}: {_plain(ds.report[key])}" for key in ("source", "licence", "sha256") if key in ds.report]
+    lines += [f"Embeddings: {_plain(encoder)}, width {width}" if encoder else f"Embeddings: of width {width}"]
     if "versions" in rows:
-        lines += [f"Measured with {first['versions']}; commit `{first['commit']}`"]
+        lines += [f"Measured with {_plain(first['versions'])}; commit `{_plain(first['commit'])}`"]
     return lines
 
 # %% ../../nbs/integrations/hub.ipynb #2c5d1a06
@@ -131,7 +139,8 @@ def model_card(
     spread = {key: f" ± {rows[key].std():.3f}" if len(rows) > 1 else "" for key in means}
     settings = ", ".join(f"{key}={value!r}" for key, value in head.config.items())
     return ModelCard(_TEXT.format(
-        metadata=metadata.to_yaml(), name=name, head=f"{kind}({settings})", version=__version__, dim=head.dim,
+        metadata=metadata.to_yaml(), name=_plain(name), version=__version__, dim=head.dim,
+        head=" ".join(f"{kind}({settings})".replace("`", "'").split()),
         parameters=sum(p.numel() for p in head.parameters()),
         data="\n".join(f"- {line}" for line in _data_lines(rows, ds, head.dim, encoder)),
         spread=", mean and standard deviation over the rows" if len(rows) > 1 else "",

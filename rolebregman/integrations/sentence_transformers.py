@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..datasets.directed import DirectedDataset
 from ..evaluation import evaluate
-from ..common import require_type
+from ..common import require_type, write_whole
 from ..heads.distance_head import DistanceHead, load_head
 from ..common import require_weights
 from ..common import named_generator
@@ -129,7 +129,7 @@ class _Files(_Similarity):
         listed = Path(path) / "modules.json"
         here = f"{RoleHead.__module__}.{RoleHead.__qualname__}"
         text = listed.read_text(encoding="utf-8").replace(f'"{here}"', '"rolebregman.integrations.RoleHead"')
-        listed.write_text(text, encoding="utf-8")
+        write_whole(listed, text)
 
     def _create_model_card(self, path: str, *args, **kwargs):
         # The library's card would load the folder by a class that does not know this similarity.
@@ -141,7 +141,7 @@ class _Files(_Similarity):
                                  "= SentenceTransformer(": "= DirectedEncoder(",
                                  "pip install -U sentence-transformers": "pip install -U 'rolebregman[text]'"}.items():
                 text = text.replace(theirs, ours)
-            card.write_text(text, encoding="utf-8")
+            write_whole(card, text)
 
     def _load_module_class_from_ref(self, class_ref, *args, **kwargs):
         # This module's code is here already: nothing remote is to be trusted for it. It has lived in other rooms.

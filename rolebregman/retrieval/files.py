@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..common import write_faults_named
 from .engines import faiss
 
 # %% ../../nbs/retrieval/files.ipynb #8f5b0e07
@@ -35,10 +36,10 @@ def write_part(
     name: str,  # what is stored: "ids", "rows", ...
     write,  # called with a file to write to
 ) -> dict:  # what index.json says of it: file, bytes, sha256
-    "Let `write` make a file, named by its content, whole or not at all"
+    "Let `write` make a file, named by its content, whole or not at all. Raises `OSError` that names what could not be"
     part = folder / f".{name}.{os.getpid()}"
     try:
-        with open(part, "wb") as file:
+        with write_faults_named(folder / name, part), open(part, "wb") as file:
             write(file)
             flush_to_disk(file)
         about = {"bytes": part.stat().st_size, "sha256": _digest(part)}
@@ -84,7 +85,7 @@ def read_description(path: Path) -> dict:
     damaged = f"{path} is damaged: copy it again, or save the index anew"
     try:
         about = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{damaged} ({error})") from None
     about = {"format": 1} | about if isinstance(about, dict) else {}
     for key, fits in _FIELDS.items():

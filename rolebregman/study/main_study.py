@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..baselines.registry import HEADS
+from ..common import write_whole
 from ..datasets.hyperlex import graded_correlation
 from .sentences import findings
 from .runner import DATASETS, SCALES, Task, checked_names, open_dataset, run_grid
@@ -64,7 +65,8 @@ def _report(dataset, rows, figure, outcomes=None):
         print(textwrap.fill(sentence, 100))
     for made_by in sorted(set("made at commit " + fine["commit"] + ", " + fine["versions"])):
         print(made_by)
-    results_figure(fine).savefig(figure, dpi=150)
+    kind = Path(figure).suffix[1:].lower() or "png"
+    write_whole(figure, lambda part: results_figure(fine).savefig(part, format=kind, dpi=150))
     print(f"figure: {figure}")
 
 # %% ../../nbs/study/main_study.ipynb #ea29f69a

@@ -8,6 +8,7 @@ __all__ = ['SCALES', 'DATASETS', 'REVISIONS', 'RANKED_AMONG_ALL', 'RANKED_PAIRS'
 
 # %% ../../nbs/study/runner.ipynb #f17e14ff
 import json
+import os
 import platform
 import subprocess
 from copy import copy
@@ -286,13 +287,21 @@ def fit_and_evaluate(
 
 # %% ../../nbs/study/runner.ipynb #741b5f62
 def provenance() -> dict:  # `commit` and `versions`, as in the store
-    "The commit of this code (`+` where tracked files differ from it, `unknown` outside git) and the main versions."
+    "The commit of this code (`+`: tracked files differ; `unknown` outside its own repository) and the main versions."
+    package = Path(rolebregman.__file__).resolve().parent
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # of another's hook
+
     def git(*words):
-        return subprocess.run(["git", "-C", str(Path(rolebregman.__file__).parent), *words], capture_output=True,
-                              text=True, check=True, timeout=20).stdout.strip()
+        return subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, check=True,
+                              timeout=20, env=own).stdout.strip()
+
     try:
+        root = Path(git("rev-parse", "--show-toplevel")).resolve()
+        git("ls-files", "--error-unmatch", str(package / "__init__.py"), str(root / "settings.ini"))
+        if package.parent != root or "lib_name = rolebregman" not in (root / "settings.ini").read_text().splitlines():
+            raise OSError(f"{root} is the repository of something else, in which the package is installed")
         commit = git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, UnicodeError, subprocess.SubprocessError):
         commit = "unknown"
     return dict(commit=commit, versions=f"python {platform.python_version()}; torch {torch.__version__}; "
                                         f"numpy {np.__version__}")

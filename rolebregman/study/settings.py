@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+from filelock import FileLock
 
 from ..baselines.registry import HEADS, make_head
 from ..common import write_whole
@@ -63,12 +64,13 @@ def keep_settings(
     dataset: str,  # one of `DATASETS`
     settings: dict,  # head -> `train` and `options` of `Task`, and what else is to be kept
 ):
-    "Write the settings of some heads on a dataset; what else the file holds stays."
+    "Write the settings of some heads on a dataset; what else the file holds, or gets meanwhile, stays."
     path = Path(path)
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    kept.setdefault(dataset, {}).update(settings)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(kept, indent=1) + "\n")
+    with FileLock(path.with_name(f".{path.name}.lock")):  # another search may write to the same file
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        kept.setdefault(dataset, {}).update(settings)
+        write_whole(path, json.dumps(kept, indent=1) + "\n")
 
 
 def chosen_settings(

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock
 
-from ..common import write_whole
+from ..common import write_faults_named, write_whole
 from ..evaluation import METRICS
 from .control import CONTROL_METRICS
 from .outcomes import OUTCOMES, outcome_metrics, unpack
@@ -96,7 +96,9 @@ class _Table(_File):
         self,
         row: dict,  # values by column; a missing one is left empty, one that is no column is left out
     ):
-        "Write one row in one piece, after removing what an interrupted write may have left behind."
+        """Write one row in one piece, after removing what an interrupted write may have left behind.
+
+        Raises `OSError` that names the file where the row cannot be written, or not whole."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.path.with_name(f".{self.path.name}.lock")):  # another run may write to the same file
             whole, size = self._whole_lines()
@@ -105,9 +107,18 @@ class _Table(_File):
             if whole:
                 self._widen(whole.decode())
             line = pd.DataFrame([{name: row.get(name) for name in self.columns}])
-            with open(self.path, "ab", buffering=0) as file:
-                file.write(line.to_csv(index=False, header=not whole).encode())
+            self._add(line.to_csv(index=False, header=not whole).encode(), len(whole))
+
+    def _add(self, line, size):
+        "Put a line at the end of a file of that size, or leave it as it is: a full disk takes a part of a line"
+        with write_faults_named(self.path), open(self.path, "ab", buffering=0) as file:
+            try:
+                while line:
+                    line = line[file.write(line):]
                 os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(size)
+                raise
 
     def _widen(self, text):
         "Give a file of before the columns of today. Raises what `rows` raises for its columns"

@@ -83,7 +83,8 @@ def _dask(jobs, address):
     distributed = _package("distributed", "dask")
     if address:
         _knock(address)
-    own = dict(n_workers=jobs, threads_per_worker=1, memory_limit=0, dashboard_address=":0", silence_logs=logging.ERROR)
+    own = dict(n_workers=jobs, threads_per_worker=1, memory_limit=0, silence_logs=logging.ERROR,
+               host="127.0.0.1", dashboard_address="127.0.0.1:0")  # nobody else is to send it work
     with ExitStack() as stack:
         with _deaf():
             cluster = address or stack.enter_context(distributed.LocalCluster(**own))

@@ -1,11 +1,15 @@
 "What every sub-command keeps to"
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import pytest
 import typer
+from command_line import PROGRAM, root
 from typer.testing import CliRunner
 
 from rolebregman import __version__
@@ -17,6 +21,7 @@ from rolebregman.cli.command import (
     pairs_file,
     progress,
     say,
+    show,
     try_command,
     watched,
     write_output,
@@ -122,3 +127,18 @@ def test_a_command_knows_its_options(capsys, more, says):
         raise ValueError(f"pass {more}")
 
     assert CliRunner().invoke(trial, ["run"]).stderr == f"Error: pass {says}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("line", ["data list", "data list --json", "score head pairs.csv", "evaluate head"])
+def test_a_full_disk_behind_standard_output_is_one_line(project, line):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", PROGRAM, *line.split()], stdout=full, stderr=subprocess.PIPE,
+                              cwd=project, text=True, env={**os.environ, "PYTHONPATH": str(root)})
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "Error: standard output: No space left on device"
+
+
+def test_a_result_is_shown_without_what_steers_a_terminal(capsys):
+    show("a\x1b[2J\tb\n\u202ec")
+    assert capsys.readouterr().out == "a\\u001b[2J\tb\n\\u202ec\n"

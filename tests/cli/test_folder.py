@@ -1,6 +1,7 @@
 "The files of a head's folder: together or not at all, and checked when they are read"
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from rolebregman.cli import fitting
 from rolebregman.cli.folder import (
     FILES,
     check_head,
+    check_together,
     fingerprints,
     read_kept,
     report_of,
@@ -53,7 +55,7 @@ def test_a_refit_that_fails_leaves_the_old_folder(own, monkeypatch, broken):
     def fail(*_, **__): raise OSError("no space left on device")
     if broken == "report": monkeypatch.setattr(fitting, "_report_text", fail)
     if broken == "write_kept": monkeypatch.setattr(fitting, "write_kept", fail)
-    if broken == "model": monkeypatch.setattr("rolebregman.heads.distance_head.save_file", fail)
+    if broken == "model": monkeypatch.setattr("rolebregman.heads.files.save_file", fail)
     if broken in ("replace", "stop"):
         moves, replace = [], os.replace
         def third(old, new):
@@ -111,7 +113,7 @@ def test_a_process_that_is_killed_between_two_files_is_noticed(own, head, files)
                           env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}, capture_output=True)
     assert done.returncode == 9, done.stderr
     assert any((where / "head" / name).read_bytes() != old for name, old in before.items())
-    assert " is not the file that " in (said := run("evaluate head", where, 1).stderr) or "of another head than" in said
+    assert " is not the file that " in (said := run("evaluate head", where, 1).stderr) or "of another head" in said
 
 
 def test_a_head_that_the_report_does_not_tell_of_is_said(own, capsys):
@@ -173,3 +175,64 @@ def test_the_split_is_told_by_ids():
     for part, edges in ds.edges.items():
         assert table.loc[table["split"] == part, ["source", "target"]].to_numpy().tolist() == ids[edges].tolist()
     assert set(map(tuple, table[["source", "target"]].to_numpy())) == set(map(tuple, ids[ds.positives]))
+
+
+@pytest.mark.parametrize("line", ["evaluate head", "evaluate head --part valid --candidates all",
+                                  "evaluate head pairs.csv", "evaluate head pairs.csv --drop-seen"])
+@pytest.mark.parametrize("name", ["model.safetensors", "split.csv", "report.json"])  # the others are the same
+def test_files_of_two_fits_are_not_measured(own, two_fits, line, name):
+    "Of the same kind and shape: only their contents tell them apart"
+    where, _ = own
+    shutil.rmtree(where / "head")
+    shutil.copytree(two_fits / "0", where / "head")
+    shutil.copy(two_fits / "1" / name, where / "head" / name)
+    done = run(line, where, 1)
+    assert " is not the file that " in done.stderr and not done.stdout
+
+
+@pytest.fixture(scope="module")
+def two_fits(project):
+    "Folders of fits with other seeds, so with other splits"
+    for seed in (0, 1):
+        run(f"fit pairs.csv --vectors vectors.csv --epochs 1 --seed {seed} --out {seed}", project)
+    return project
+
+
+def test_a_fit_that_ends_while_another_head_is_measured_is_noticed(own, two_fits, monkeypatch):
+    where, _ = own
+    from rolebregman import evaluation
+    measure = evaluation.evaluate
+    def meanwhile(*arguments):
+        found = measure(*arguments)
+        for name in FILES: shutil.copy(two_fits / "1" / name, where / "head" / name)
+        return found
+    monkeypatch.setattr(evaluation, "evaluate", meanwhile)
+    done = run("evaluate head", where, 1)
+    assert "head was written anew while it was read: run this again" in done.stderr and not done.stdout
+    with pytest.raises(ValueError, match="written anew"): check_together(where / "head", None)
+
+
+def test_what_a_killed_fit_has_left_is_swept(own):
+    where, before = own
+    (where / "head" / ".new-abcd" / "tmp0").mkdir(parents=True)
+    (where / "head" / ".new-abcd" / "model.safetensors").write_bytes(b"x" * 1000)
+    write_together(where / "head", lambda new: (new / "a").write_text("new"))
+    assert contents(where / "head").keys() == before.keys() | {"a"}
+
+
+@pytest.mark.parametrize("limit", [0, 300, 3000])
+def test_a_fit_onto_a_full_disk_names_the_file_and_leaves_the_old_folder(own, limit):
+    where, before = own
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    def fill(new):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try: BregmanHead(12).save_pretrained(new)
+        finally: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.raises(OSError, match="File too large") as error: write_together(where / "head", fill)
+    assert Path(error.value.filename).parent == (where / "head").resolve()
+    assert contents(where / "head") == before
+
+
+def test_a_report_that_is_nested_too_deep_is_damaged(tmp_path):
+    (tmp_path / "report.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="report.json is damaged"): report_of(tmp_path)

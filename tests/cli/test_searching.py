@@ -1,4 +1,6 @@
 "Score, search and explain: what a fitted head says"
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -11,8 +13,10 @@ import pandas as pd
 import pytest
 import torch
 from command_line import program, read, rows_of, run, stopped
+from typer.testing import CliRunner
 
 from rolebregman.baselines import HEADS
+from rolebregman.cli.app import app
 from rolebregman.datasets import Items, pair_blocks, pairs
 from rolebregman.heads import load_head
 
@@ -212,3 +216,61 @@ def test_ctrl_c_counts_where_a_library_swallows_it(project, monkeypatch):
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try: assert run("score head pairs.csv", project, 130).stderr == "stopped; no file was left half-written\n"
     finally: signal.signal(signal.SIGINT, handler)
+
+
+HOSTILE = {"n00001": "=1+1", "n00002": "@SUM(A1)", "n00003": "-cmd", "n00004": "-1.5", "n00005": "a\x1b]0;title\x07b"}
+
+
+@pytest.fixture(scope="module")
+def hostile(tree, tmp_path_factory):
+    "A folder whose ids are orders to a spreadsheet and to a terminal, and a head that was fitted on it"
+    folder = tmp_path_factory.mktemp("hostile")
+    names = [HOSTILE.get(name, name) for name in tree.nodes["id"]]
+    table = pd.DataFrame(tree.features).rename(columns="x{}".format)
+    table.insert(0, "id", names)
+    table.to_csv(folder / "vectors.csv", index=False)
+    edges = np.concatenate(list(tree.edges.values()))
+    pd.DataFrame(np.array(names)[edges], columns=["child", "parent"]).to_csv(folder / "pairs.csv", index=False)
+    run("fit pairs.csv --vectors vectors.csv --epochs 1", folder)
+    return folder
+
+
+@pytest.mark.parametrize("line", ["score head pairs.csv", "search head n00000 n00009 -k 120"])
+def test_cells_that_a_spreadsheet_runs_are_said_and_quoted_where_asked(hostile, line):
+    plain, quoted = run(line, hostile), run(f"{line} --spreadsheet", hostile)
+    assert "cells begin with =, +, - or @, and a spreadsheet runs them; --spreadsheet puts '" in plain.stderr
+    assert "spreadsheet" not in quoted.stderr
+    for text, mark in ((plain.stdout, ""), (quoted.stdout, "'")):
+        cells = set(pd.read_csv(io.StringIO(text), dtype=str).iloc[:, :3].to_numpy().ravel())
+        assert {mark + "=1+1", mark + "@SUM(A1)", mark + "-cmd", "-1.5"} <= cells, "a number is no order"
+    assert quoted.stdout.replace("'", "") == plain.stdout and run(f"{line} --json", hostile).stderr.count("begin") == 0
+
+
+def test_ids_do_not_steer_the_terminal_and_stay_as_they_are_in_a_pipe(hostile, monkeypatch):
+    steering = HOSTILE["n00005"]
+    for line in ("score head pairs.csv", "search head n00000 -k 120"):
+        assert steering in run(line, hostile).stdout
+        monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+        shown = run(line, hostile).stdout
+        monkeypatch.undo()
+        assert "\x1b" not in shown and "\x07" not in shown and "a\\u001b]0;title\\u0007b" in shown
+
+
+def test_what_is_said_of_a_file_does_not_steer_the_terminal(hostile):
+    steering = "x\x1b[2Jy\x9b2J\u202e"
+    pairs = pd.read_csv(hostile / "pairs.csv").rename(columns=dict(child=f"{steering}child"))
+    pairs.assign(**{f"{steering}more": 1}).to_csv(hostile / "odd.csv", index=False)
+    fit = "fit odd.csv --vectors vectors.csv --epochs 1 --target parent --source '{}child' --out odd"
+    for line, status in ((fit, 0), ("score odd pairs.csv", 0), ("fit odd.csv --vectors '{}' --out odd", 2),
+                         ("fit odd.csv --vectors vectors.csv --set '{}=1'", 2), ("search head '{}'", 1)):
+        done = run(line.format(steering), hostile, status)
+        assert not set("\x1b\x9b\u202e") & set(done.stderr), line
+    assert not set("\x1b\x9b\u202e") & set((hostile / "odd" / "report.txt").read_text())
+
+
+def test_an_explanation_and_its_json_do_not_steer_the_terminal(hostile):
+    line = ["explain", "head", HOSTILE["n00005"], "n00000"]
+    with contextlib.chdir(hostile):
+        plain, as_json = (CliRunner().invoke(app, [*line, *more]) for more in ([], ["--json"]))
+    assert plain.exit_code == as_json.exit_code == 0 and "\x1b" not in plain.output + as_json.output
+    assert json.loads(as_json.stdout)["source"] == HOSTILE["n00005"], "the same JSON"

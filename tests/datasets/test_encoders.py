@@ -156,6 +156,39 @@ def test_any_text_comes_back_with_its_own_vector(texts, seed):
     assert all((found[t] == v).all() for t, v in zip(texts, vectors, strict=True))
 
 
+@pytest.mark.parametrize("fault, said", [("full", "database or disk is full"), ("folder", "cannot be made"),
+                                         ("read only", "attempt to write a readonly database")])
+def test_a_healthy_cache_is_not_to_be_deleted(fault, said, monkeypatch, empty_cache):
+    cache = VectorCache("lengths", "1")
+    if fault == "folder":
+        empty_cache.write_text("a file stands here")
+    else:
+        cache.write(["a text"], np.ones((1, 3), np.float32))
+    connect = sqlite3.connect
+    def limited(*arguments, **how):
+        db = connect(*arguments, **how)
+        db.execute("pragma query_only = on" if fault == "read only" else "pragma max_page_count = 1")
+        return db
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    with pytest.raises(OSError, match=said) as error:
+        cache.write([f"{i}" for i in range(99)], np.ones((99, 300), np.float32))
+    assert "delete" not in str(error.value) and "set ROLEBREGMAN_CACHE to a folder that has room" in str(error.value)
+    if fault != "folder": assert cache.read(["a text"])["a text"].tolist() == [1, 1, 1], "what is there can be read"
+
+
+@pytest.mark.parametrize("blob", [np.float32([1, np.nan, 3]).tobytes(), np.float32([1, np.inf, 3]).tobytes(),
+                                  np.zeros(3, np.float32).tobytes(), b"", b"12345", "text"])
+def test_a_vector_that_was_damaged_in_the_cache_is_made_anew(blob):
+    encoder = Lengths()
+    first = encode_texts(TEXTS, encoder, quiet=True)
+    with sqlite3.connect(VectorCache("lengths", "1").path) as db:
+        db.execute("update vectors set vector = ? where text = ?", (blob, VectorCache._key("a")))
+    encoder.asked.clear()
+    assert (encode_texts(TEXTS, encoder, quiet=True) == first).all() and encoder.asked == ["a"]
+    encoder.asked.clear()
+    assert (encode_texts(TEXTS, encoder, quiet=True) == first).all() and encoder.asked == [], "and is kept"
+
+
 def _encode_in_a_process(start, queue):
     texts = [f"text {i}" for i in range(start, start + 400)]
     try:

@@ -303,3 +303,17 @@ def test_the_gene_ontology_is_read_as_obonet_reads_it(real_go):
         assert term.alt_ids == other.get("alt_id", []) and term.replaced_by == other.get("replaced_by", [])
         assert term.definition in unescape(other["def"])
         assert sorted(e[:2] for e in term.edges) == sorted((k, t) for _, t, k in graph.out_edges(i, keys=True))
+
+
+@pytest.mark.parametrize("lines", ['def: "' + "x" * 2_000_000 + '" []\n', "name: " + "y" * 1_100_000 + "\n",
+                                   'def: "a\\\n' + ("x" * 1000 + "\\\n") * 1200 + '" []\n', "! " + "z" * 3_000_000])
+def test_a_line_that_is_too_long_is_named_before_it_is_read_to_its_end(tmp_path, lines):
+    (tmp_path / "long.obo").write_text("[Term]\nid: A:1\n" + lines)
+    with pytest.raises(ValueError, match="line 3: a line of more than 1,048,576 characters .* cut it") as error:
+        parse_obo(tmp_path / "long.obo")
+    assert len(str(error.value)) < 400
+
+
+def test_a_line_of_half_a_million_characters_is_read(tmp_path):
+    (tmp_path / "long.obo").write_text('[Term]\nid: A:1\nname: a\ndef: "' + "x" * 500_000 + '" []\n')
+    assert len(parse_obo(tmp_path / "long.obo").terms["A:1"].definition) == 500_000

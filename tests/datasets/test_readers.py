@@ -1,5 +1,8 @@
 """Files with every fault that a stranger's file may have: counted where the meaning is clear, else named."""
+import bz2
 import gzip
+import io
+import lzma
 import re
 import sys
 import zipfile
@@ -21,12 +24,18 @@ from rolebregman.datasets import (
     open_zstd,
     pair_blocks,
     pairs_of_table,
+    parse_obo,
     pick_columns,
+    read_citation_npz,
     read_pairs,
     read_scores,
     read_table,
     read_texts,
+    read_vectors,
+    read_word_vectors,
     table_blocks,
+    unpacked_size,
+    vectors_of_text,
 )
 
 
@@ -439,3 +448,77 @@ def test_columns_of_texts_are_found_in_any_case(columns):
     assert read_texts(table).to_dict() == {"a": "an a"}
     with pytest.raises(ValueError, match="columns 'ID' and 'id' could each be id"):
         read_texts(pd.DataFrame(dict(ID=["a"], id=["a"], text=["x"])))
+
+
+# ---- what unpacks to more than there is room for
+
+MANY = b"source,target\n" + b"a,b\n" * 500_000  # two megabytes
+NUMBERS = b"id,x0,x1\n" + b"".join(b"n%d,1.5,2.5\n" % i for i in range(200_000))
+
+
+def one_packed(name, content):
+    box = io.BytesIO()
+    with zipfile.ZipFile(box, "w", zipfile.ZIP_DEFLATED) as z: z.writestr(name, content)
+    return box.getvalue()
+
+
+def arrays(**named):
+    box = io.BytesIO()
+    np.savez_compressed(box, **named)
+    return box.getvalue()
+
+
+BOMBS = {"p.csv.gz": (read_table, lambda: gzip.compress(MANY)), "p.csv.bz2": (read_table, lambda: bz2.compress(MANY)),
+    "p.csv.xz": (read_table, lambda: lzma.compress(MANY)), "p.csv.zip": (read_table, lambda: one_packed("p.csv", MANY)),
+    "p.json.gz": (read_table, lambda: gzip.compress(b'[{"a": 1}' + b" " * 2_000_000 + b"]")),
+    "p.xlsx": (read_table, lambda: one_packed("xl/workbook.xml", MANY)),
+    "v.csv.gz": (vectors_of_text, lambda: gzip.compress(NUMBERS)),
+    "v.npz": (read_vectors, lambda: arrays(v=np.zeros((1000, 1000), np.float32))),
+    "v.vec.gz": (read_word_vectors, lambda: gzip.compress(b"word 0.5 1.5\n" * 300_000)),
+    "v.zip": (read_word_vectors, lambda: one_packed("v.txt", b"word 0.5 1.5\n" * 300_000)),
+    "o.obo.gz": (parse_obo, lambda: gzip.compress(b"! a comment\n" * 300_000)),
+    "g.npz": (read_citation_npz, lambda: arrays(x_data=np.zeros(1_000_000, np.float32)))}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_unpacks_beyond_the_limit_is_refused(name, tmp_path, monkeypatch):
+    read, content = BOMBS[name]
+    (tmp_path / name).write_bytes(content())
+    assert (tmp_path / name).stat().st_size < 1_500_000
+    monkeypatch.setenv("ROLEBREGMAN_MAX_GIB", "0.0015")
+    with pytest.raises(ValueError, match="unpacks to more than 0.0015 GiB; if you trust it, unpack it, or set ROLEB"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("limit", ["inf", "1", ""])
+def test_the_limit_can_be_lifted(limit, tmp_path, monkeypatch):
+    monkeypatch.setenv("ROLEBREGMAN_MAX_GIB", limit)
+    (tmp_path / "p.csv.gz").write_bytes(gzip.compress(MANY))
+    assert len(read_table(tmp_path / "p.csv.gz")) == 500_000
+
+
+def test_what_is_not_packed_has_no_limit(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROLEBREGMAN_MAX_GIB", "0.00001")
+    (tmp_path / "p.csv").write_bytes(MANY[:40_002])
+    np.savez(tmp_path / "v.npz", v=np.ones((1000, 100), np.float32))
+    assert len(read_table(tmp_path / "p.csv")) == 9_997 and read_vectors(tmp_path / "v.npz")[0].shape == (1000, 100)
+
+
+def test_what_stands_in_an_archive_as_it_is_does_not_count():
+    box = io.BytesIO(one_packed("a", MANY))
+    with zipfile.ZipFile(box, "a", zipfile.ZIP_STORED) as z: z.writestr("b", MANY)
+    assert unpacked_size(box) == len(MANY)
+
+
+def test_a_shape_that_an_archive_does_not_hold_is_damage(tmp_path):
+    "A header of a few bytes asks for a petabyte"
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, dict(descr="<f4", fortran_order=False, shape=(10**9, 10**6)))
+    (tmp_path / "v.npz").write_bytes(one_packed("v.npy", header.getvalue() + b"12345678"))
+    with pytest.raises(ValueError, match="v.npz cannot be read as NumPy arrays"): read_vectors(tmp_path / "v.npz")
+
+
+@pytest.mark.parametrize("name, text", [("p.json", "["), ("p.jsonl", "["), ("p.json", '{"a":'), ("p.jsonl", '{"a":')])
+def test_json_that_is_nested_too_deep_is_named(name, text, tmp_path):
+    (tmp_path / name).write_text(text * 100_000)
+    with pytest.raises(ValueError, match=name): read_table(tmp_path / name)

@@ -6,6 +6,7 @@ import io
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import subprocess
 import tarfile
@@ -246,6 +247,117 @@ def test_a_download_that_breaks_off_is_tried_again(server, monkeypatch):
     server.pages["/data.txt"] = page
     assert fetch(source(Place("web", f"{server.url}/data.txt")), quiet=True).read_bytes() == BODY
     assert server.asked.count("/data.txt") == 3 # does it answer; half a file; the whole file
+
+
+def drop_by_drop(handler):
+    "Never a pause that is too long, and never an end"
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b"line")
+            time.sleep(0.05)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+def without_end(handler):
+    "As much as one takes, and no word of how much it is"
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b"0" * 100_000)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+def lying(handler):
+    "More than there is room for, it says"
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(1 << 50))
+    handler.end_headers()
+
+
+@pytest.mark.parametrize("page, reason", [(drop_by_drop, "more than 0.0166667 minutes"), (without_end, "more than"),
+    (lying, "more than 0.000976562 GiB"), (b"0" * (1 << 21), "more than")])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_download_has_limits(server, empty_cache, monkeypatch, page, reason, known):
+    monkeypatch.setattr(sources, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(sources, "LONGEST_SECONDS", 1)
+    server.pages["/data.txt"] = page
+    file = FILE if known else RawFile("data.txt")
+    with pytest.raises(FetchError, match=reason):
+        fetch(source(Place("web", f"{server.url}/data.txt"), files=(file,)), quiet=True)
+    assert nothing_is_left(empty_cache)
+
+
+def archive(**members):
+    "A zip as NumPy makes it, of names and bytes"
+    box = io.BytesIO()
+    with zipfile.ZipFile(box, "w", zipfile.ZIP_DEFLATED) as z:
+        for name, content in members.items(): z.writestr(f"{name}.npy", content)
+    return box.getvalue()
+
+
+WHOLE = archive(x=os.urandom(10_000), y=b"1" * 10_000)
+
+
+@pytest.mark.parametrize("name, body, reason", [
+    ("graph.txt", b"<!DOCTYPE html><html>log in first</html>", "is a web page, as a site shows that asks for a login"),
+    ("graph.npz", b"\n <html><body>log in first</body></html>", "is a web page"),
+    ("graph.npz", WHOLE[:-30], "is no whole archive of arrays"), ("graph.npz", WHOLE[:9000], "is no whole archive"),
+    ("graph.npz", WHOLE[:5000] + b"?" + WHOLE[5001:], "is no whole archive of arrays"),
+    ("graph.txt", b"", "graph.txt is empty")])
+def test_a_first_copy_must_be_what_its_name_says(server, empty_cache, monkeypatch, name, body, reason):
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    server.pages["/g"] = body
+    with pytest.raises(FetchError, match=reason):
+        fetch(Source("graph", "a graph", "CC0", (RawFile(name),), (Place("web", f"{server.url}/g"),)), quiet=True)
+    assert nothing_is_left(empty_cache)
+
+
+def test_a_bomb_in_an_archive_without_a_checksum_is_not_taken(server, empty_cache, monkeypatch):
+    monkeypatch.setattr(sources, "MOST_BYTES", 1 << 20)
+    page = gzip.compress(b"0" * (1 << 22))
+    server.pages["/cora.gz"] = page
+    with pytest.raises(FetchError, match="cora.content has more than 0.000976562 GiB; it is not used"):
+        fetch(Source("cora", "a graph", "CC0", (RawFile("cora.content"),), (Place("web", f"{server.url}/cora.gz"),)),
+              quiet=True)
+    assert len(page) < 10_000 and nothing_is_left(empty_cache)
+
+
+def test_a_whole_archive_without_a_checksum_is_taken(server):
+    server.pages["/g"] = WHOLE
+    found = fetch(Source("graph", "a graph", "CC0", (RawFile("graph.npz"),), (Place("web", f"{server.url}/g"),)),
+                  quiet=True)
+    assert found.read_bytes() == WHOLE
+
+
+def test_a_full_disk_is_no_fault_of_a_place(server, empty_cache):
+    server.pages["/data.txt"] = BODY
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(FetchError, match="cannot be written to .File too large.: free some space, or set"):
+            fetch(source(Place("web", f"{server.url}/data.txt")), quiet=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert nothing_is_left(empty_cache)
+
+
+@pytest.mark.parametrize("home", [None, "/dev/null/nobody"])
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, home):
+    monkeypatch.delenv("ROLEBREGMAN_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if home is None:
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])  # as for a number that has no name here
+    else:
+        monkeypatch.setenv("HOME", home)
+    with pytest.raises(OSError, match="set ROLEBREGMAN_CACHE to a folder"): fetch(source(), quiet=True)
+    monkeypatch.setenv("ROLEBREGMAN_CACHE", "~nobody-of-this-name/cache")
+    with pytest.raises(OSError, match="set ROLEBREGMAN_CACHE to a folder"): cached_path(source())
 
 
 def test_an_address_that_does_not_answer_is_passed_over_in_time(server, mirror, capsys):

@@ -5,10 +5,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from rolebregman.baselines import HEADS, make_head
-from rolebregman.heads import BregmanHead, DistanceHead, Standardizer, distance_head, load_head
+from rolebregman.heads import BregmanHead, DistanceHead, Standardizer, files, load_head
 
 D = 6  # width of the embeddings
 F64 = torch.float64
@@ -131,6 +131,12 @@ def test_nothing_but_a_head_is_made_and_nothing_else_is_imported(module, name, t
     assert set(sys.modules) <= before
 
 
+def without_mark(folder):
+    "The config of a head that is now as an older version has saved it"
+    save_file(load_file(folder / "model.safetensors"), folder / "model.safetensors")
+    return folder / "config.json"
+
+
 def test_broken_folders_are_refused_with_the_file_named(tmp_path):
     def save(): return BregmanHead(D, **SMALL).save_pretrained(tmp_path)
     with pytest.raises(FileNotFoundError, match="config.json"): load_head(tmp_path)
@@ -140,7 +146,7 @@ def test_broken_folders_are_refused_with_the_file_named(tmp_path):
     for cut in (whole[:-100], whole[:4], b"", b"\x80\x04" + whole):
         (tmp_path / "model.safetensors").write_bytes(cut)
         with pytest.raises(ValueError, match="model.safetensors"): load_head(tmp_path)
-    about = json.loads((save() / "config.json").read_text())
+    about = json.loads(without_mark(save()).read_text())
     wrong = [{"class": "Nobody"}, {"class": "Path", "module": "pathlib"}, {"module": "rolebregman.nowhere"},
         {"class": "ICNN", "module": "rolebregman.icnn.potential"}, {"dtype": "int64"}, {"config": []},
         {"config": about["config"] | {"bogus": 1}}, {"config": about["config"] | {"roles": "?"}}]
@@ -156,7 +162,7 @@ def test_an_interrupted_save_leaves_the_old_head(tmp_path, monkeypatch):
     head.save_pretrained(tmp_path)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     def full(*args, **kwargs): raise OSError("no space left on device")
-    monkeypatch.setattr(distance_head, "save_file", full)
+    monkeypatch.setattr(files, "save_file", full)
     with pytest.raises(OSError, match="no space"): BregmanHead(D, **SMALL).save_pretrained(tmp_path)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
@@ -176,8 +182,7 @@ def test_weights_that_are_not_finite_are_neither_saved_nor_loaded(tmp_path):
 @pytest.mark.parametrize("change, message", [({"dtype": "float64"}, "says torch.float64 of .* holds torch.float32"),
     ({"config": {"dim": 10**12}}, "config.json: Mahalanobis does not take this config")])
 def test_a_config_that_does_not_fit_the_weights_is_refused(tmp_path, change, message):
-    make_head("mahalanobis", 5).save_pretrained(tmp_path)
-    about = json.loads((tmp_path / "config.json").read_text())
+    about = json.loads(without_mark(make_head("mahalanobis", 5).save_pretrained(tmp_path)).read_text())
     (tmp_path / "config.json").write_text(json.dumps(about | change))
     with pytest.raises(ValueError, match=message): load_head(tmp_path)
 

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from rolebregman.baselines import make_head
 from rolebregman.heads import load_head
@@ -80,3 +81,17 @@ def test_a_card_says_what_the_rows_say(toy):
         model_card(make_head("directed_bregman", dim=DIM), pd.concat([rows, rows.assign(dataset="sick")]))
     with pytest.raises(ValueError, match="found 0 rows"):
         model_card(make_head("directed_bregman", dim=DIM), rows[rows["seed"] == 2])
+
+
+@pytest.mark.parametrize("word", ["a\n# Heading\nb", "<script>alert(1)</script>", "![x](http://a.b/c)", "`code` | cell",
+                                  "a\r\n---\nlicense: mit", "\x1b[2J"])
+def test_a_name_is_one_line_of_a_card_and_nothing_else(word):
+    head = make_head("euclidean", dim=4)
+    usual = dict(dataset="d", scale="s", commit="c", versions="v", seed=0, mrr=0.5)
+    named = dict(dataset=word, scale=word, commit=word, versions=word)
+    card = model_card(head, [usual | named], encoder=word, name=word)
+    plain = model_card(head, [usual], encoder="e", name="n")
+    text = card.text
+    assert len(text.splitlines()) == len(plain.text.splitlines()) and str(card.data.license) == "apache-2.0"
+    assert not any(odd in text for odd in ("<script", "![x]", "](http", "\x1b", "`code`", "| cell"))
+    assert ModelCard(str(card)).data.license == "apache-2.0"

@@ -1,6 +1,7 @@
 "What is saved is read again or named as damaged, whoever saves, reads or dies meanwhile"
 import json
 import os
+import resource
 import shutil
 import threading
 from pathlib import Path
@@ -203,8 +204,9 @@ def test_arrays_are_on_disk_before_the_index_that_names_them(tmp_path, monkeypat
     monkeypatch.setattr(os, "fsync", lambda handle: (done.append("fsync"), sync(handle))[1])
     monkeypatch.setattr(os, "replace", lambda a, b: (done.append(Path(b).name.partition("-")[0]), replace(a, b))[1])
     TargetIndex(make_head("role_bregman", dim=D), torch.randn(20, D)).save(tmp_path)
-    head, rest = done[:6], done[6:]
-    assert head == ["fsync", "model.safetensors", "fsync", "config.json", "fsync", "fsync"]
+    head, rest = done[:8], done[8:]
+    assert head[1].startswith(".config.json.")
+    assert head[::2] == ["fsync"] * 4 and head[3::2] == ["model.safetensors", "config.json", "fsync"]
     assert rest[::2] == ["fsync"] * 5 and rest[1::2] == ["ids", "items", "rows", "centre", "index.json"]
 
 
@@ -255,4 +257,25 @@ def test_a_saved_index_says_what_it_is(tmp_path):
     about = read_description(tmp_path / "index.json")
     assert about == json.loads((tmp_path / "index.json").read_text())
     (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(ValueError, match="index.json is damaged"): read_description(tmp_path / "index.json")
+
+
+@pytest.mark.parametrize("limit", [0, 50, 1000, 4000])
+def test_an_index_for_which_there_is_no_room_leaves_the_old_one(tmp_path, limit):
+    X = torch.randn(5, D)
+    before = TargetIndex(make_head("role_bregman", dim=D), torch.randn(30, D))
+    found = before.search(X, 3)
+    before.save(tmp_path)
+    other = TargetIndex(make_head("role_bregman", dim=D), torch.randn(2000, D))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        with pytest.raises(OSError) as error: other.save(tmp_path)
+    finally: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(error.value.filename).startswith(str(tmp_path)) and error.value.strerror
+    for a, b in zip(TargetIndex.load(tmp_path, verify=True).search(X, 3), found): assert torch.equal(a, b)
+
+
+def test_a_description_that_is_nested_too_deep_is_damaged(tmp_path):
+    (tmp_path / "index.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match="index.json is damaged"): read_description(tmp_path / "index.json")

@@ -222,15 +222,59 @@ def test_a_fit_leaves_threads_and_random_numbers_alone():
     assert torch.equal(state, torch.random.get_rng_state())
 
 
-def test_provenance_outside_git(monkeypatch, tmp_path):
-    monkeypatch.setattr(runner.rolebregman, "__file__", str(tmp_path / "__init__.py"))
-    assert provenance()["commit"] == "unknown"
-    (tmp_path / "file").write_text("1")
+def committed(folder):
+    "A repository in which all files are committed"
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    "A function that makes a package of this name, in a folder, the one that runs"
+    def install(folder):
+        (folder / "rolebregman").mkdir(parents=True)
+        (folder / "rolebregman" / "__init__.py").write_text("")
+        monkeypatch.setattr("rolebregman.__file__", str(folder / "rolebregman" / "__init__.py"))
+        return folder / "rolebregman" / "__init__.py"
+
+    return install
+
+
+def test_provenance_is_the_commit_of_the_own_repository(installed, tmp_path):
+    module = installed(tmp_path)
+    assert provenance()["commit"] == "unknown", "outside git"
+    (tmp_path / "settings.ini").write_text("[DEFAULT]\nlib_name = rolebregman\n")
+    committed(tmp_path)
     clean = provenance()["commit"]
-    (tmp_path / "file").write_text("2")
+    module.write_text("1")
     assert len(clean) >= 7 and provenance()["commit"] == clean + "+"
+
+
+@pytest.mark.parametrize("where, settings", [("lib/site-packages", None), ("", None),
+    ("", "[DEFAULT]\nlib_name = stranger\n"), ("vendored", "[DEFAULT]\nlib_name = rolebregman\n")])
+def test_a_row_does_not_tell_the_commit_of_a_stranger(installed, tmp_path, where, settings):
+    installed(tmp_path / where)
+    if settings: (tmp_path / "settings.ini").write_text(settings)
+    (tmp_path / "theirs.py").touch()
+    committed(tmp_path)
+    assert provenance()["commit"] == "unknown"
+
+
+def test_a_package_that_a_repository_ignores_is_not_of_it(installed, tmp_path):
+    (tmp_path / ".gitignore").write_text("rolebregman/\n")
+    (tmp_path / "settings.ini").write_text("[DEFAULT]\nlib_name = rolebregman\n")
+    installed(tmp_path)
+    committed(tmp_path)
+    assert provenance()["commit"] == "unknown"
+
+
+def test_a_hook_of_a_stranger_does_not_say_which_repository_is_meant(tmp_path, monkeypatch):
+    (tmp_path / "theirs.py").touch()
+    committed(tmp_path)
+    before = provenance()["commit"]
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    assert provenance()["commit"].rstrip("+") == before.rstrip("+")
 
 
 def test_tasks_that_open_otherwise_do_not_share_a_dataset(tmp_path):

@@ -1,5 +1,6 @@
 """The search for settings: what it tries, what it takes, and what it keeps."""
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -90,3 +91,12 @@ def test_settings_of_other_heads_and_datasets_stay(tmp_path):
     kept = json.loads(path.read_text())
     lrs = {(d, h): settings["train"]["lr"] for d, heads in kept.items() for h, settings in heads.items()}
     assert lrs == {("a", "mlp"): 4, ("a", "order"): 2, ("b", "mlp"): 3}
+
+
+def test_what_several_writers_keep_is_all_kept(tmp_path):
+    def write(writer):
+        for i in range(25): keep_settings(tmp_path / "chosen.json", f"data{i % 3}", {f"head{writer}-{i}": dict(lr=i)})
+
+    with ThreadPoolExecutor(4) as pool: list(pool.map(write, range(4)))
+    kept = json.loads((tmp_path / "chosen.json").read_text())
+    assert {head for heads in kept.values() for head in heads} == {f"head{w}-{i}" for w in range(4) for i in range(25)}

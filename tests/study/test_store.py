@@ -1,4 +1,6 @@
 """Rows come back as they were written, files of before a metric are read and widened, and damage is named."""
+import os
+import resource
 import threading
 
 import numpy as np
@@ -114,3 +116,46 @@ def test_two_that_widen_the_same_file_lose_no_row(tmp_path):
     for thread in threads: thread.start()
     for thread in threads: thread.join()
     assert len(Store(path).rows()) == 41
+
+
+@pytest.fixture
+def limited():
+    "A function that sets how long a file may become in this process: what a full disk does, it takes a part of a write"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("part", [0, 1, 40, 9_000])
+def test_a_row_for_which_there_is_no_room_is_an_error_and_leaves_whole_rows(tmp_path, limited, part):
+    store = Store(tmp_path / "rows.csv")
+    for seed in range(3): store.append(dict(ROW, seed=seed))
+    before = store.path.read_bytes()
+    limited(len(before) + part)
+    with pytest.raises(OSError, match="File too large") as error:
+        for seed in range(3, 5000): store.append(dict(ROW, seed=seed, error="x" * 300))
+    assert str(error.value.filename) == str(store.path)
+    after = store.path.read_bytes()
+    assert after.startswith(before) and after.endswith(b"\n")
+    rows = store.rows()
+    assert rows["seed"].tolist() == list(range(len(rows))) and (len(rows) == 3) == (part < 300)
+
+
+def test_the_first_row_and_outcomes_for_which_there_is_no_room(tmp_path, limited):
+    store = Store(tmp_path / "rows.csv", outcomes=True)
+    limited(200)
+    with pytest.raises(OSError, match="rows.csv"): store.append(ROW)
+    with pytest.raises(OSError, match="rows_pairs.csv"):
+        store.append(ROW | dict(outcomes=dict(pairs="ab", candidates=3, rank="x" * 500)))
+    limited(resource.RLIM_INFINITY if resource.getrlimit(resource.RLIMIT_FSIZE)[1] < 0 else 10**9)
+    store.append(ROW)
+    assert len(store.rows()) == 1 and os.path.getsize(store.path) > 200
+
+
+def test_a_file_that_is_widened_with_no_room_stays_as_it_is(tmp_path, limited):
+    old = Store(tmp_path / "rows.csv", [name for name in COLUMNS if name != "auc"])
+    for seed in range(9): old.append(dict(ROW, seed=seed))
+    before = old.path.read_bytes()
+    limited(len(before))
+    with pytest.raises(OSError, match="rows.csv"): Store(old.path).append(ROW)
+    assert old.path.read_bytes() == before

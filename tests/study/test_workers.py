@@ -100,3 +100,15 @@ def test_wrong_arguments_are_refused_before_anything_starts():
         finished(inverse, [1], backend="threads")
     with pytest.raises(ValueError, match="'tcp://h:1' goes with the back-end dask or ray"):
         finished(inverse, [1], address="tcp://h:1")
+
+
+def test_a_dask_cluster_of_our_own_listens_to_this_machine_alone():
+    pytest.importorskip("distributed")
+    psutil = pytest.importorskip("psutil")
+    with BACKENDS["dask"](2, None) as submit:
+        assert submit(inverse, 2).result()[0] == 0.5
+        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        found = [connection.laddr.ip for process in family for connection in process.net_connections()
+                 if connection.status == psutil.CONN_LISTEN]
+    assert len(found) >= 4, "the scheduler, its dashboard and the workers"
+    assert set(found) <= {"127.0.0.1", "::1"}
