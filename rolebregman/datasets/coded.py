@@ -17,25 +17,28 @@ import pandas as pd
 from .readers import TEXT_TABLES, as_ids, header_of, kind_of, text_format
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0007
-def _codes_of_whole(*columns):
-    "Codes of columns of whole numbers, and the numbers that there are, as sorted text"
-    columns = [column.astype(np.int64, copy=False) for column in columns]
-    low, high = (min(int(c.min(initial=2**63 - 1)) for c in columns), max(int(c.max(initial=-2**63)) for c in columns))
-    if high - low >= 4 * len(columns[0]) + 1024:
-        codes, found = pd.factorize(np.concatenate(columns))
-        columns, low, span = np.split(codes, np.cumsum([len(column) for column in columns])[:-1]), 0, len(found)
+def _codes_of_whole(*columns, word=""):
+    "Codes of columns of whole numbers, each in blocks, and the numbers that there are, behind a word, as sorted text"
+    blocks = [block.astype(np.int64, copy=False) for column in columns for block in column if len(block)]
+    low, high = min((int(b.min()) for b in blocks), default=0), max((int(b.max()) for b in blocks), default=-1)
+    if high - low >= 2 * sum(map(len, blocks)) + 1024:
+        codes, found = pd.factorize(np.concatenate(blocks))
+        blocks, low, span = [codes], 0, len(found)
         at = np.arange(span)
     else:
-        columns = [column - low if low else column for column in columns]
-        there = np.zeros(span := max(high - low + 1, 0), bool)
-        for column in columns:
-            there[column] = True
+        there = np.zeros(span := high - low + 1, bool)
+        for block in blocks:
+            there[block - low] = True
         at = np.flatnonzero(there)
         found = at + low
     texts = found.astype(str)
     order, place = np.argsort(texts), np.empty(span, np.int32)
     place[at[order]] = np.arange(len(order))
-    return [place[column] for column in columns], texts[order]
+    codes, start = np.empty(sum(map(len, blocks)), np.int32), 0
+    for block in blocks:
+        codes[start:(start := start + len(block))] = place[block - low]
+    ends = np.cumsum([sum(map(len, column)) for column in columns])
+    return np.split(codes, ends[:-1]), np.strings.add(word, texts[order])
 
 
 def _is_whole(kind):
@@ -53,21 +56,27 @@ def _codes_of(column, what):
         texts, codes = as_ids(kind.categories.to_series(), what), column.cat.codes.to_numpy()
         return np.where(codes < 0, len(texts), codes.astype(np.int64)), [*texts, ""]  # nothing is the empty text
     if _is_whole(kind):
-        (codes,), texts = _codes_of_whole(column.to_numpy())
+        (codes,), texts = _codes_of_whole([column.to_numpy()])
         return codes, texts
     return pd.factorize(as_ids(column, what))
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0022
+def _categories(codes, texts):
+    "Columns of codes of the same sorted texts"
+    kind = pd.CategoricalDtype(pd.Index(texts, dtype="str"))
+    return [pd.Categorical.from_codes(some, dtype=kind, validate=False) for some in codes]
+
+
 def _of_one_list(columns, kind):
     "Columns that are codes of the same texts already, with these sorted; None where they are not"
     if not _is_text(kind): return None
     texts = kind.categories.to_series(index=range(len(kind.categories)))
     if not (as_ids(texts) == texts).all() or any(column.cat.codes.min() < 0 for column in columns): return None
+    if texts.is_monotonic_increasing: return [column.array for column in columns]
     order = texts.argsort().to_numpy()
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))
-    kind = pd.CategoricalDtype(kind.categories[order])
-    return [pd.Categorical.from_codes(place[column.cat.codes.to_numpy()], dtype=kind) for column in columns]
+    return _categories([place[column.cat.codes.to_numpy()] for column in columns], kind.categories[order])
 
 
 def code_ids(
@@ -78,25 +87,29 @@ def code_ids(
     kinds = {column.dtype for column in columns}
     if len(kinds) == 1 and (codes := _of_one_list(columns, columns[0].dtype)): return codes
     if all(map(_is_whole, kinds)):  # at once
-        codes, ids = _codes_of_whole(*(column.to_numpy() for column in columns))
-        kind = pd.CategoricalDtype(pd.Index(ids, dtype="str"))
-        return [pd.Categorical.from_codes(some, dtype=kind) for some in codes]
+        return _categories(*_codes_of_whole(*([column.to_numpy()] for column in columns)))
     coded = [_codes_of(column, name) for column, name in zip(columns, what, strict=True)]
     texts = [pd.Index(np.asarray(found, dtype=object)) for _, found in coded]
     found = {i for some, (codes, _) in zip(texts, coded, strict=True) for i in some[np.unique(codes)]}
     ids = pd.Index(sorted(found), dtype=object)
-    kind = pd.CategoricalDtype(ids.astype("str"))
-    places = [ids.get_indexer(found)[codes] for found, (codes, _) in zip(texts, coded, strict=True)]
-    return [pd.Categorical.from_codes(place, dtype=kind) for place in places]
+    return _categories([ids.get_indexer(found)[codes] for found, (codes, _) in zip(texts, coded, strict=True)], ids)
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0011
 def places_of(
-    column: pd.Series,  # of ids as text, or as codes
+    pairs: pd.DataFrame,  # source and target, ids as text, or as codes of the same ids
     index: pd.Index,  # of ids, each once
-) -> np.ndarray:  # int64 (rows,), -1 where an id is not there
-    "Where each id of a column stands in an index."
-    if not isinstance(column.dtype, pd.CategoricalDtype): return index.get_indexer(column.astype(object))
-    return index.get_indexer(column.cat.categories.astype(object)).astype(np.int64)[column.cat.codes.to_numpy()]
+) -> np.ndarray:  # int (rows, 2), -1 where an id is not there
+    "Where the ids of source and target stand in an index."
+    ends = [pairs["source"], pairs["target"]]
+    places = np.empty((len(pairs), 2), np.int32 if len(index) < 2**31 else np.int64)
+    if not isinstance(ends[0].dtype, pd.CategoricalDtype):
+        for side, column in enumerate(ends):
+            places[:, side] = index.get_indexer(column.astype(object))
+        return places
+    at = index.get_indexer(ends[0].cat.categories.astype(object)).astype(places.dtype)
+    for side, column in enumerate(ends):
+        places[:, side] = at[column.cat.codes.to_numpy()]
+    return places
 
 
 def repeats(
@@ -109,6 +122,7 @@ def repeats(
     codes += target.codes.to_numpy()
     in_order = np.sort(codes)
     twice = in_order[1:][in_order[1:] == in_order[:-1]]
+    del in_order
     if not len(twice): return np.zeros(len(codes), bool)
     some = np.zeros(1 << 20, bool)  # by the last bits of a code, which sort out nearly all that stand once
     some[twice & (len(some) - 1)] = True
@@ -120,25 +134,27 @@ def repeats(
 # %% ../../nbs/datasets/coded.ipynb #c0de0014
 def _digits(values):
     "How many characters whole numbers take in all"
-    size, above = len(values) + int((values < 0).sum()), 10
+    size, above = len(values) + np.count_nonzero(values < 0), 10
     values = np.abs(values)
-    while above < 10**19 and (more := int((values >= above).sum())):
+    while above < 10**19 and (more := np.count_nonzero(values >= above)):
         size, above = size + more, above * 10
     return size
 
 
 def _marks(path):
-    "Whether a file has quotes below its first line, ends of lines as Windows has them, and what readers differ in"
-    quotes, returns, pairs, last = False, 0, 0, b""
+    """Whether a file has below its first line quotes, ends of lines as Windows has them, numbers of base 16, and what
+    readers differ in"""
+    quotes, returns, pairs, base, last = False, 0, 0, False, b""
     with open(path, "rb") as file:
         other = b"\r" in file.readline().removesuffix(b"\n").removesuffix(b"\r")
-        while block := file.read(1 << 22):
+        while block := file.read(1 << 20):
             quotes, other = quotes or b'"' in block, other or b"\0" in block
+            base = base or any(x in block and (b"0" + x in block or last + block[:1] == b"0" + x) for x in (b"x", b"X"))
             if b"\r" in block or last == b"\r":
                 returns += block.count(b"\r")
                 pairs += block.count(b"\r\n") + (last == b"\r" and block[:1] == b"\n")
             last = block[-1:]
-    return quotes, returns > 0, other or returns != pairs
+    return quotes, returns > 0, base, other or returns != pairs
 
 
 def _check_end(path, table, form):
@@ -188,10 +204,10 @@ def _whole_columns(path, names, form):
 
 def _read_at_once(path, form, names):
     "The table of a plain file by pyarrow, or None"
-    quotes, returns, odd = _marks(path)
+    quotes, returns, base, odd = _marks(path)
     if odd: return None
     quotes = quotes and form["quoting"] != csv.QUOTE_NONE
-    if not quotes and not returns and (whole := _whole_columns(path, names, form)):
+    if not (quotes or returns or base) and (whole := _whole_columns(path, names, form)):
         try:
             table = _arrow_table(path, names, form, False, whole)
         except ValueError:
@@ -204,16 +220,52 @@ def _read_at_once(path, form, names):
     return table
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0016
-def _coded_columns(columns):
-    "Columns of pyarrow's texts as ones of codes of the same texts"
+def _behind_a_word(columns):
+    "A word and, in blocks, the columns of the numbers that stand behind it in each text; None where others stand there"
     import pyarrow as pa
-    sizes = [column.num_chunks for column in columns]
-    coded = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).dictionary_encode()
-    kind = pd.CategoricalDtype(pd.Index(coded.chunk(0).dictionary.to_pandas(), dtype="str"))  # that all chunks share
-    codes = [chunk.indices.to_numpy() for chunk in coded.chunks]
-    starts = np.cumsum([0, *sizes])
-    return [pd.Categorical.from_codes(np.concatenate(codes[start:start + size]), dtype=kind)
-            for start, size in zip(starts, sizes, strict=False)]
+    from pyarrow import compute
+    first = columns[0][0].as_py()
+    word = first.rstrip("0123456789")
+    if word in (first, "") or not word.isascii() or any(letter.isdigit() for letter in word): return None
+
+    def numbers(chunk):
+        if not compute.all(compute.starts_with(chunk, word), min_count=0).as_py(): raise ValueError(word)
+        texts = compute.ascii_ltrim(chunk, word)  # of all its letters
+        found = texts.cast(pa.uint32()).to_numpy()  # of whose spellings only 0 itself may begin with a 0
+        zeros = compute.sum(compute.starts_with(texts, "0"), min_count=0).as_py()
+        size = compute.sum(compute.binary_length(chunk), min_count=0).as_py()
+        if zeros != np.count_nonzero(found == 0) or size != len(word) * len(chunk) + _digits(found):
+            raise ValueError(word)
+        return found
+
+    try:
+        return word, [[numbers(chunk) for chunk in column.chunks] for column in columns]
+    except ValueError:
+        return None
+
+
+def _codes_of_texts(columns):
+    "Codes of columns of pyarrow's texts, and these texts, sorted"
+    import pyarrow as pa
+    from pyarrow import compute
+    texts = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+    rows = np.arange(len(texts), dtype=np.int32 if len(texts) < 2**31 else np.int64)
+    found = pa.table([texts, rows], ["text", "row"]).group_by("text").aggregate([("row", "list")])
+    found = found.take(compute.sort_indices(found["text"])).combine_chunks()
+    lists = found["row_list"].chunk(0)
+    codes = np.empty(len(rows), np.int32)  # twice as fast as `dictionary_encode`
+    codes[lists.flatten().to_numpy()] = np.repeat(np.arange(len(lists), dtype=np.int32), lists.value_lengths())
+    return np.split(codes, np.cumsum([len(column) for column in columns])[:-1]), found["text"].to_pandas()
+
+
+def _coded_columns(columns):
+    "Columns of pyarrow's texts, or of its whole numbers, as ones of codes of the same texts"
+    if columns[0].type == "int64":
+        return _categories(*_codes_of_whole(*([chunk.to_numpy() for chunk in column.chunks] for column in columns)))
+    if behind := _behind_a_word(columns):
+        word, numbers = behind
+        return _categories(*_codes_of_whole(*numbers, word=word))
+    return _categories(*_codes_of_texts(columns))
 
 
 def read_coded(
@@ -237,14 +289,10 @@ def read_coded(
         if table is None or not table.num_rows or table.column_names != names: return None
     except (ImportError, ValueError, OSError):  # pyarrow's errors are of these kinds
         return None
-    found, texts = {}, [name for name in picked if table[name].type != "int64"]
-    if texts:
-        found = dict(zip(texts, _coded_columns([table[name] for name in texts]), strict=True))
-    else:
-        numbers = [table[name].to_pandas() for name in picked]
-        found = dict(zip(picked, code_ids(*numbers, what=list(picked)), strict=True))
-        del numbers
-    table = table.drop_columns(list(found))
+    texts = [name for name in picked if table[name].type != "int64"]
+    some = texts or list(picked)
+    found = dict(zip(some, _coded_columns([table[name] for name in some]), strict=True))
+    table = table.drop_columns(some)
     pa.default_memory_pool().release_unused()  # which it would keep for a table to come
     found |= {name: table[name].to_pandas() for name in table.column_names}
     return pd.DataFrame({name: found[name] for name in names}, copy=False)

@@ -7,6 +7,7 @@ __all__ = ['PARTS', 'Report', 'feature_blocks', 'DirectedDataset', 'split_edges'
 
 # %% ../../nbs/datasets/directed.ipynb #3de23c35
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -130,10 +131,15 @@ def _check_graded(graded, nodes):
     return graded.reset_index(drop=True)
 
 
-def _ends(codes, n):
-    "The edges (m, 2) of codes"
+def _ends(codes, n, at=None):
+    "The edges (m, 2) of codes, or where their ends stand in an order"
     edges = np.empty((len(codes), 2), np.int64)
-    np.divmod(codes, n, out=(edges[:, 0], edges[:, 1]))
+    for start in range(0, len(codes), 1 << 16):  # what is in the cache is not fetched again
+        some = codes[start:start + (1 << 16)]
+        sources = some // n
+        targets = some - sources * n
+        block = edges[start:start + len(some)]
+        block[:, 0], block[:, 1] = (sources, targets) if at is None else (at[sources], at[targets])
     return edges
 
 
@@ -141,7 +147,8 @@ def _check_disjoint(ds):
     "The sorted codes of all edges; one that stands in two splits, or twice in one, is named"
     if not len(ds.edges["train"]):
         raise ValueError("edges['train'] is empty: there is nothing to learn from")
-    codes = np.sort(np.concatenate([ds.codes(edges) for edges in ds.edges.values()]))
+    codes = np.concatenate([ds.codes(edges) for edges in ds.edges.values()])
+    codes.sort()
     if (twice := codes[1:] == codes[:-1]).any():
         s, t = divmod(int(codes[1:][twice][0]), ds.num_nodes)
         raise ValueError(f"edges: {ds.id(s)} -> {ds.id(t)} stands more than once; an edge belongs to one split, once")
@@ -203,7 +210,10 @@ class _Relation:
         edges: np.ndarray,  # int64 (m, 2)
     ) -> np.ndarray:  # int64 (m,)
         "One number for each edge, source * n + target: equal for equal edges, in the order of edges."
-        return edges[:, 0] * self.num_nodes + edges[:, 1]
+        codes = edges[:, 0].astype(np.int64)
+        codes *= self.num_nodes
+        codes += edges[:, 1]
+        return codes
 
 # %% ../../nbs/datasets/directed.ipynb #286b42ba
 class _Positives(_Relation):
@@ -269,6 +279,7 @@ class _WithNegatives(_Limited):
         inside = positives if whole else positives[among_sorted(positives[:, 1], self.pool)]
         taken = np.bincount(inside[:, 0], minlength=self.num_nodes)
         taken[self.pool] += 1  # a node is no negative of itself
+        if taken.max() < len(self.pool): return np.empty(0, np.int64)
         sources = np.zeros(self.num_nodes, bool)
         for edges in self.edges.values():
             sources[edges[:, 0]] = True
@@ -320,21 +331,21 @@ def _in_order(edges, order, fractions):
     "The edges sorted by the rank of their source, then of their target; the fractions checked"
     if not (np.shape(fractions) == (3,) and min(fractions) >= 0 and abs(sum(fractions) - 1) <= 1e-9 and fractions[0]):
         raise ValueError(f"fractions = {fractions}, expected three shares that sum to 1, that of train above 0")
-    edges = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    if not len(edges): return edges
+    short = isinstance(edges, np.ndarray) and edges.dtype == np.int32
+    edges = np.asarray(edges, dtype=np.int32 if short else np.int64).reshape(-1, 2)
+    if not len(edges): return edges.astype(np.int64)
     order = np.arange(edges.max() + 1) if order is None else np.asarray(order)
     back = np.argsort(order, kind="stable")
     if (np.diff(order[back]) == 0).any():  # nodes of one rank stay as they come
         keys = order[edges]
-        return edges[np.lexsort((keys[:, 1], keys[:, 0]))]
+        return edges[np.lexsort((keys[:, 1], keys[:, 0]))].astype(np.int64, copy=False)
     place = np.empty_like(back)
     place[back] = np.arange(len(back))
-    codes = place[edges[:, 0]] * len(back) + place[edges[:, 1]]
+    codes = place[edges[:, 0]]
+    codes *= len(back)
+    codes += place[edges[:, 1]]
     codes.sort()  # far faster than by two keys
-    edges = _ends(codes, len(back))
-    for side in (0, 1):
-        edges[:, side] = back[edges[:, side]]
-    return edges
+    return _ends(codes, len(back), back)
 
 # %% ../../nbs/datasets/directed.ipynb #6750f3f7
 def split_edges(
@@ -346,14 +357,17 @@ def split_edges(
     """Random split over edges that depends on the seed and on the set of edges, not on the order they come in.
 
     Raises `ValueError` where a part with a fraction above 0 would get no edge."""
-    edges = _in_order(edges, order, fractions)
+    count = np.size(edges) // 2
+    with ThreadPoolExecutor(1) as beside:  # the draw takes as long as the sort, and needs nothing of it
+        draw = beside.submit(np.random.default_rng(seed).permutation, count)
+        edges, drawn = _in_order(edges, order, fractions), draw.result()
     sizes = [int(len(edges) * f + 0.5) for f in fractions[1:]]
     for part, share, size in zip(PARTS[1:], fractions[1:], sizes, strict=True):
         if share and (size < 1 or sum(sizes) >= len(edges)):
             raise ValueError(f"{len(edges)} edges are too few to split {fractions}: the {part} part would have {size}. "
                              "Give more pairs or other fractions")
     cut = len(edges) - sum(sizes), len(edges) - sizes[1]
-    part, drawn = np.zeros(len(edges), np.int8), np.random.default_rng(seed).permutation(len(edges))
+    part = np.zeros(len(edges), np.int8)
     part[drawn[cut[0]:cut[1]]], part[drawn[cut[1]:]] = 1, 2
     del drawn
     return {name: edges.take(np.flatnonzero(part == k), 0) for k, name in enumerate(PARTS)}

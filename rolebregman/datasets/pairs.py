@@ -216,24 +216,24 @@ def require_items(
     ids: Sequence[str],  # those that there are
     lacking: str,  # what any other lacks, as `Items.load` says it
     where: str | Path,  # what an error names: the file
-):
+) -> np.ndarray:  # int (m, 2), where source and target stand among the ids
     "Raises a `ValueError` that names the first row with an id that is not there."
-    index = pd.Index(pd.unique(pd.Series(ids, dtype=object)), dtype=object)
-    lost = np.stack([places_of(pairs[end], index) < 0 for end in ("source", "target")], 1)
-    if lost.any():
+    places = places_of(pairs, pd.Index(pd.unique(pd.Series(ids, dtype=object)), dtype=object))
+    if places.size and places.min() < 0:
+        lost = places < 0
         row, side = np.argwhere(lost)[0]
         column = ("source", "target")[side]
         count = pd.unique(np.concatenate([pairs[end][out].astype(object) for end, out in
                                           zip(("source", "target"), lost.T, strict=True)])).size
         raise ValueError(f"{where}, row {pairs['row'][row]} (the first is 0): {column} {pairs[column][row]!r} has no "
                          f"{lacking}. {count:,} such ids: add what is missing, or drop their pairs with missing='drop'")
+    return places
 
 
 def _covered(held, scored, nodes, lacking, dropped, where):
     "The pairs, and the scored ones if any, whose ids are both among the nodes; how many are not goes into `dropped`"
     index = pd.Index(nodes["id"], dtype=object)
-    inside = [(places_of(pairs["source"], index) >= 0) & (places_of(pairs["target"], index) >= 0)
-              for pairs in (held, scored) if pairs is not None]
+    inside = [(places_of(pairs, index) >= 0).all(1) for pairs in (held, scored) if pairs is not None]
     if lost := int((~inside[0]).sum()):
         dropped[f"pair of an id without a {lacking.split(';')[0]}"] = lost
     if not inside[0].any(): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
@@ -253,19 +253,11 @@ def _pool_rows(pool, row, rows):
     return row[pool].to_numpy()
 
 
-def _own_parts(pairs, rows, rank):
+def _own_parts(part, rows, rank):
     "The parts that the pairs say themselves, each in the order of its ids, and the rest, of which there is none"
     order = np.lexsort((rank[rows[:, 1]], rank[rows[:, 0]]))
-    part = pairs["part"].to_numpy()[order]
+    part = part.to_numpy()[order]
     return {name: rows[order][part == name] for name in PARTS}, np.empty((0, 2), np.int64)
-
-
-def _rows_of(pairs, index):
-    "The rows of source and target of each pair among the ids of an index, (m, 2)"
-    rows = np.empty((len(pairs), 2), np.int64)
-    for side, end in enumerate(("source", "target")):
-        rows[:, side] = places_of(pairs[end], index)
-    return rows
 
 
 def own_kinds(
@@ -275,22 +267,20 @@ def own_kinds(
     return ("siblings", "aunts", "reverse") if transitive else ("reverse",)
 
 
-def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, split, pool, transitive):
+def _dataset_of(name, features, nodes, rows, said, scored, report, seed, fractions, split, pool, transitive):
     "The nodes and pairs as a dataset, with what is odd about them in its report"
-    row = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object))
-    rows = _rows_of(pairs, row.index)
-    rank = np.argsort(np.argsort(nodes["id"].to_numpy(), kind="stable"), kind="stable")
-    own = "part" in pairs
-    parts, rest = _own_parts(pairs, rows, rank) if own else split_by(split, rows, seed, fractions, rank)
+    row, rank = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object)), np.empty(len(nodes), np.int64)
+    rank[nodes["id"].argsort(kind="stable")] = np.arange(len(nodes))
+    parts, rest = (_own_parts(said["part"], rows, rank) if "part" in said else
+                   split_by(split, rows, seed, fractions, rank))
     pool = _pool_rows(pool, row, rows)
-    rows = rows if transitive or "weight" in pairs else None  # they are as large as the edges
     if len(rest):
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
     implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
     ds = DirectedDataset(name, features, nodes, parts, report, seed, pool, rest, implied=implied,
                          hard_kinds=own_kinds(transitive))
-    if "weight" in pairs:
-        weights = pd.Series(pairs["weight"].to_numpy(), ds.codes(rows))
+    if "weight" in said:
+        weights = pd.Series(said["weight"].to_numpy(), ds.codes(rows))
         ds.weights = check_weights(weights[ds.codes(ds.edges["train"])], len(ds.edges["train"]))
     if scored is not None:
         ds.graded = _graded(scored, row, ds, seed, fractions)
@@ -301,7 +291,7 @@ def _dataset_of(name, features, nodes, pairs, scored, report, seed, fractions, s
 # %% ../../nbs/datasets/pairs.ipynb #d7121835
 def _graded(scored, row, ds, seed, fractions):
     "The scored pairs as `ds.graded`: a pair that holds in its part of the split, any other in a part drawn by seed"
-    rows = _rows_of(scored, row.index)
+    rows = places_of(scored, row.index).astype(np.int64)
     part = pd.Series("", index=ds.codes(rows))
     for k, edges in ds.edges.items():
         part[ds.codes(edges)] = k
@@ -315,20 +305,25 @@ def _graded(scored, row, ds, seed, fractions):
     return pd.DataFrame(dict(source=rows[:, 0], target=rows[:, 1], score=scored["score"], split=part.to_numpy()))
 
 
+def _bytes_of(rows):
+    "The bytes of each row, a list"
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows[:1].nbytes))).ravel().tolist()
+
+
 def _note_oddities(ds):
     "Write into the report what a user should know about the vectors and the pairs"
     zero, prints = np.empty(ds.num_nodes, bool), np.empty(ds.num_nodes, np.int64)
     for start, block in feature_blocks(ds.features):
         zero[start:start + len(block)] = ~block.any(1)
-        prints[start:start + len(block)] = [hash(v.tobytes()) for v in block]
+        prints[start:start + len(block)] = [hash(v) for v in _bytes_of(block)]
     twice = pd.Series(prints).duplicated().to_numpy() & ~zero
     for what, rows in {"zero vectors": zero, "vectors equal to an earlier one": twice}.items():
         if rows.any():
             ds.report[what] = f"{rows.sum():,}, the first in row {rows.argmax()} (id {ds.id(rows.argmax())})"
-    up = ds.positives[:, 0] < ds.positives[:, 1]
-    codes = np.concatenate([ds.codes(ds.positives[up]), np.sort(ds.codes(ds.positives[~up][:, ::-1]))])
-    codes.sort(kind="stable")  # of two sorted parts a merge
-    if both := 2 * int((codes[1:] == codes[:-1]).sum()):
+    codes = ds.codes(ds.positives)
+    np.minimum(codes, ds.codes(ds.positives[:, ::-1]), out=codes)  # the same of a pair and of its reverse
+    codes.sort()
+    if both := 2 * int(np.count_nonzero(codes[1:] == codes[:-1])):
         ds.report["kept"]["pairs in both directions"] = both
     if ds.implied is not None and ds.graded is not None:
         scored = ds.codes(ds.graded[["source", "target"]].to_numpy())
@@ -343,10 +338,16 @@ def _check_arguments(missing, split, fractions, split_column):
         raise ValueError(f"split_column = {split_column!r} says the parts: leave split= and fractions= out")
 
 
-def _ids_in_order(pairs):
+def _ids_in_order(pairs, size=1 << 18):
     "The ids of pairs of codes, each once, in the order in which they stand"
-    codes = np.stack([pairs[end].cat.codes for end in ("source", "target")], 1)
-    return pairs["source"].cat.categories[pd.unique(codes.ravel())].to_numpy(dtype=object)
+    ids, order = pairs["source"].cat.categories, [np.empty(0, np.int64)]
+    ends, new = [pairs[end].cat.codes.to_numpy() for end in ("source", "target")], np.ones(len(ids), bool)
+    for start in range(0, len(pairs), size):
+        codes = np.stack([end[start:start + size] for end in ends], 1).ravel()
+        order.append(pd.unique(codes[new[codes]]))
+        new[order[-1]] = False
+        if not new.any(): break
+    return ids[np.concatenate(order)].to_numpy(dtype=object)
 
 
 def _report(pairs, read, nodes, held, scored, dropped):
@@ -406,14 +407,17 @@ def from_pairs(
     asked = held if min_label is None else scored  # what does not hold and has no vector, is left out
     features, nodes, lacking = items.nodes(_ids_in_order(asked), of_vectors := {})
     if missing == "raise":
-        require_items(asked, nodes["id"], lacking, where)
+        rows = require_items(asked, nodes["id"], lacking, where)
     if missing == "drop" or scored is not None:
         held, scored = _covered(held, scored, nodes, lacking, dropped, where)
+        rows = places_of(held, pd.Index(nodes["id"], dtype=object))
     if features is None:
         features = encode_texts(nodes["text"], encoder, quiet=quiet)
     report = _report(pairs, read, nodes, held, scored, dropped)
     if of_vectors:
         report["vectors"] = of_vectors
+    said = held.drop(columns=["source", "target", "row"])
+    del held, asked
     with items.named():
-        return _dataset_of(name, features, nodes, held, scored, report, seed, fractions, split, pool,
+        return _dataset_of(name, features, nodes, rows, said, scored, report, seed, fractions, split, pool,
                            transitive)

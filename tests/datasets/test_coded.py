@@ -109,8 +109,9 @@ def test_codes_are_the_ids_and_equal_where_these_are(columns, dtype):
     found = code_ids(*given, what=["child", "parent"])
     assert [list(some) for some in found] == [list(as_ids(some)) for some in given]
     assert found[0].dtype == found[1].dtype and list(found[0].categories) == sorted(found[0].categories)
-    assert places_of(pd.Series(found[0]), pd.Index(["b", "7"])).tolist() == [
-        {"b": 0, "7": 1}.get(some, -1) for some in found[0]]
+    pairs, index = pd.DataFrame(dict(zip(("source", "target"), found, strict=True))), pd.Index(["b", "7"])
+    expected = [[{"b": 0, "7": 1}.get(end, -1) for end in pair] for pair in zip(*found, strict=True)]
+    assert places_of(pairs, index).tolist() == expected == places_of(pairs.astype("str"), index).tolist()
 
 
 def test_an_id_that_is_missing_among_many_of_a_category_is_the_empty_text():
