@@ -39,9 +39,13 @@ from .closure import relation_matrix as relation_matrix
 from .closure import sorted_pairs as sorted_pairs
 from .closure import transitive_closure as transitive_closure
 from .coded import code_ids as code_ids
+from .coded import count_both_ways as count_both_ways
+from .coded import number_pairs as number_pairs
+from .coded import pairs_of_numbers as pairs_of_numbers
 from .coded import places_of as places_of
 from .coded import read_coded as read_coded
 from .coded import repeats as repeats
+from .coded import require_items as require_items
 from .columns import LABEL_COLUMNS as LABEL_COLUMNS
 from .columns import LABEL_WORDS as LABEL_WORDS
 from .columns import NOT_HOLDING as NOT_HOLDING
@@ -110,7 +114,6 @@ from .pairs import list_ids as list_ids
 from .pairs import own_kinds as own_kinds
 from .pairs import pair_blocks as pair_blocks
 from .pairs import relative_to as relative_to
-from .pairs import require_items as require_items
 from .readers import TABLES as TABLES
 from .readers import TEXT_TABLES as TEXT_TABLES
 from .readers import WORDS as WORDS

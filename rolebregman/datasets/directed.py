@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ..common import among_sorted, sorted_unique
+from .coded import number_pairs, pairs_of_numbers
 from .weights import check_weights
 
 # %% ../../nbs/datasets/directed.ipynb #a336cef2
@@ -131,18 +132,6 @@ def _check_graded(graded, nodes):
     return graded.reset_index(drop=True)
 
 
-def _ends(codes, n, at=None):
-    "The edges (m, 2) of codes, or where their ends stand in an order"
-    edges = np.empty((len(codes), 2), np.int64)
-    for start in range(0, len(codes), 1 << 16):  # what is in the cache is not fetched again
-        some = codes[start:start + (1 << 16)]
-        sources = some // n
-        targets = some - sources * n
-        block = edges[start:start + len(some)]
-        block[:, 0], block[:, 1] = (sources, targets) if at is None else (at[sources], at[targets])
-    return edges
-
-
 def _check_disjoint(ds):
     "The sorted codes of all edges; one that stands in two splits, or twice in one, is named"
     if not len(ds.edges["train"]):
@@ -189,7 +178,7 @@ class _Relation:
         self.denied = {k: _check_edges(f"denied[{k!r}]", v, self.nodes) for k, v in (self.denied or {}).items()}
         codes = _check_disjoint(self)
         if not len(self.known):
-            self.__dict__["positives"] = _ends(codes, self.num_nodes)  # of `_Positives`, who would sort them again
+            self.__dict__["positive_codes"] = codes  # of `_Positives`, who would sort them again
 
     def id(self, row: int):  # row of features
         "The id of a node."
@@ -210,33 +199,40 @@ class _Relation:
         edges: np.ndarray,  # int64 (m, 2)
     ) -> np.ndarray:  # int64 (m,)
         "One number for each edge, source * n + target: equal for equal edges, in the order of edges."
-        codes = edges[:, 0].astype(np.int64)
-        codes *= self.num_nodes
-        codes += edges[:, 1]
-        return codes
+        return number_pairs(edges[:, 0], edges[:, 1], self.num_nodes)
 
 # %% ../../nbs/datasets/directed.ipynb #286b42ba
 class _Positives(_Relation):
     "What holds, and which of it has a direction"
 
     @cached_property
+    def positive_codes(self) -> np.ndarray:  # int64 (p,), sorted, unique
+        "The number of every annotated positive, as `codes` gives it."
+        return sorted_unique(np.concatenate([self.codes(some) for some in (*self.edges.values(), self.known)]))
+
+    @cached_property
     def positives(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
         "Every annotated positive, of any split or of none."
-        return _ends(sorted_unique(np.concatenate([self.codes(some) for some in (*self.edges.values(), self.known)])),
-                     self.num_nodes)
+        return pairs_of_numbers(self.positive_codes, self.num_nodes)
+
+    @cached_property
+    def holding_codes(self) -> np.ndarray:  # int64 (p,), sorted, unique
+        "The number of every pair that holds, as `codes` gives it."
+        if self.implied is None: return self.positive_codes
+        return sorted_unique(np.concatenate([self.positive_codes, self.codes(self.implied)]))
 
     @cached_property
     def holding(self) -> np.ndarray:  # int64 (p, 2), sorted, unique
         "Every pair that holds, as the positives or as what they imply: what a negative must not be."
         if self.implied is None: return self.positives
-        return _ends(sorted_unique(self.codes(np.concatenate([self.positives, self.implied]))), self.num_nodes)
+        return pairs_of_numbers(self.holding_codes, self.num_nodes)
 
     def one_way(
         self,
         split: str = "test",  # "train", "valid" or "test"
     ) -> np.ndarray:  # bool (m,)
         "True for each edge of `split` whose reverse does not hold: only those have a direction to be judged."
-        return ~among_sorted(self.codes(self.edges[split][:, ::-1]), self.codes(self.holding))
+        return ~among_sorted(self.codes(self.edges[split][:, ::-1]), self.holding_codes)
 
 # %% ../../nbs/datasets/directed.ipynb #411832b3
 class _Limited(_Positives):
@@ -274,13 +270,12 @@ class _WithNegatives(_Limited):
 
     def full_sources(self) -> np.ndarray:  # rows, int64 (s,), sorted
         "Sources of edges that have no negative: with each candidate of the pool they hold, or it is themselves."
-        positives = self.holding
-        whole = len(self.pool) == self.num_nodes
-        inside = positives if whole else positives[among_sorted(positives[:, 1], self.pool)]
-        taken = np.bincount(inside[:, 0], minlength=self.num_nodes)
+        codes, n = self.holding_codes, self.num_nodes
+        inside = codes if len(self.pool) == n else codes[among_sorted(codes % n, self.pool)]
+        taken = np.diff(np.searchsorted(inside, np.arange(n + 1) * n))  # as many as a source has
         taken[self.pool] += 1  # a node is no negative of itself
         if taken.max() < len(self.pool): return np.empty(0, np.int64)
-        sources = np.zeros(self.num_nodes, bool)
+        sources = np.zeros(n, bool)
         for edges in self.edges.values():
             sources[edges[:, 0]] = True
         return np.flatnonzero(sources & (taken >= len(self.pool)))
@@ -345,7 +340,7 @@ def _in_order(edges, order, fractions):
     codes *= len(back)
     codes += place[edges[:, 1]]
     codes.sort()  # far faster than by two keys
-    return _ends(codes, len(back), back)
+    return pairs_of_numbers(codes, len(back), back)
 
 # %% ../../nbs/datasets/directed.ipynb #6750f3f7
 def split_edges(
