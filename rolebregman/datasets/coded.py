@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['code_ids', 'places_of', 'require_items', 'number_pairs', 'pairs_of_numbers', 'count_both_ways', 'repeats',
-           'read_coded']
+           'ids_in_order', 'read_coded']
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0005
 import csv
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..common import in_threads
 from .readers import TEXT_TABLES, as_ids, header_of, kind_of, text_format
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0007
@@ -35,9 +36,14 @@ def _codes_of_whole(*columns, word=""):
     texts = found.astype(str)
     order, place = np.argsort(texts), np.empty(span, np.int32)
     place[at[order]] = np.arange(len(order))
-    codes, start = np.empty(sum(map(len, blocks)), np.int32), 0
-    for block in blocks:
-        codes[start:(start := start + len(block))] = place[block - low]
+    starts = np.cumsum([0, *map(len, blocks)])
+    codes = np.empty(starts[-1], np.int32)
+
+    def some(start, stop):
+        for block, at in zip(blocks[start:stop], starts[start:stop], strict=True):
+            codes[at:at + len(block)] = place[block - low]
+
+    in_threads(some, len(blocks), 1)
     ends = np.cumsum([sum(map(len, column)) for column in columns])
     return np.split(codes, ends[:-1]), np.strings.add(word, texts[order])
 
@@ -138,9 +144,15 @@ def number_pairs(
     n: int,  # how many ids there are
 ) -> np.ndarray:  # int64 (m,)
     "One number for each pair, first * n + second: equal for equal pairs, and in their order."
-    numbers = first.astype(np.int64)
-    numbers *= n
-    numbers += second
+    numbers = np.empty(len(first), np.int64)
+
+    def some(start, stop):
+        block = numbers[start:stop]
+        block[:] = first[start:stop]
+        block *= n
+        block += second[start:stop]
+
+    in_threads(some, len(numbers))
     return numbers
 
 
@@ -151,24 +163,31 @@ def pairs_of_numbers(
 ) -> np.ndarray:  # int64 (m, 2)
     "The pairs of numbers."
     pairs = np.empty((len(numbers), 2), np.int64)
-    for start in range(0, len(numbers), 1 << 16):  # what is in the cache is not fetched again
-        some = numbers[start:start + (1 << 16)]
-        first = some // n
-        second = some - first * n
-        block = pairs[start:start + len(some)]
-        block[:, 0], block[:, 1] = (first, second) if at is None else (at[first], at[second])
+
+    def some(start, stop):
+        first = numbers[start:stop] // n
+        second = numbers[start:stop] - first * n
+        pairs[start:stop, 0], pairs[start:stop, 1] = (first, second) if at is None else (at[first], at[second])
+
+    in_threads(some, len(numbers))
     return pairs
 
 
 def count_both_ways(
-    pairs: np.ndarray,  # int (m, 2), each once, none of twice the same
+    numbers: np.ndarray,  # int64 (m,), from `number_pairs`, each once, none of twice the same id
     n: int,  # how many ids there are
 ) -> int:
     "How many of the pairs stand there the other way round, too."
-    numbers = number_pairs(pairs[:, 0], pairs[:, 1], n)
-    np.minimum(numbers, number_pairs(pairs[:, 1], pairs[:, 0], n), out=numbers)  # the same of a pair and its reverse
-    numbers.sort()
-    return 2 * int(np.count_nonzero(numbers[1:] == numbers[:-1]))
+    either = np.empty_like(numbers)  # the same of a pair and of its reverse
+
+    def some(start, stop):
+        block = numbers[start:stop]
+        first = block // n
+        np.minimum(block, (block - first * n) * n + first, out=either[start:stop])
+
+    in_threads(some, len(numbers))
+    either.sort()
+    return 2 * int(np.count_nonzero(either[1:] == either[:-1]))
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0034
 def repeats(
@@ -187,6 +206,22 @@ def repeats(
     found = np.zeros(len(codes), bool)
     found[rows] = pd.Series(codes[rows]).duplicated().to_numpy()
     return found
+
+# %% ../../nbs/datasets/coded.ipynb #c0de0038
+def ids_in_order(
+    pairs: pd.DataFrame,  # source and target, of codes of the same ids
+    size: int = 1 << 18,  # rows at once
+) -> np.ndarray:  # of text, object (k,)
+    "The ids of pairs of two different ones, each once, in the order in which they stand."
+    ids, order = pairs["source"].cat.categories, [np.empty(0, np.int64)]
+    ends, new = [pairs[end].cat.codes.to_numpy() for end in ("source", "target")], np.ones(len(ids), bool)
+    for start in range(0, len(pairs), size):
+        codes = np.stack([end[start:start + size] for end in ends], 1)
+        codes = codes[codes[:, 0] != codes[:, 1]].ravel()
+        order.append(pd.unique(codes[new[codes]]))
+        new[order[-1]] = False
+        if not new.any(): break
+    return ids[np.concatenate(order)].to_numpy(dtype=object)
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0014
 def _digits(values):
@@ -295,10 +330,17 @@ def _behind_a_word(columns):
             raise ValueError(word)
         return found
 
+    found = [[*column.chunks] for column in columns]
+
+    def some(start, stop):
+        for column in found:
+            column[start:stop] = map(numbers, column[start:stop])
+
     try:
-        return word, [[numbers(chunk) for chunk in column.chunks] for column in columns]
+        in_threads(some, max(map(len, found)), 1)
     except ValueError:
         return None
+    return word, found
 
 
 def _codes_of_texts(columns):

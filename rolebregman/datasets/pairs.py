@@ -17,11 +17,12 @@ import numpy as np
 import pandas as pd
 
 from .closure import note_implied, transitive_closure
-from .directed import PARTS, DirectedDataset, Report, feature_blocks, split_by
+from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
 from .encoders import encode_texts
-from .coded import count_both_ways, places_of, require_items
+from .coded import (
+    count_both_ways, ids_in_order, pairs_of_numbers, places_of, require_items)
 from .columns import (
-    NOT_HOLDING, pairs_of_table, pick_columns, read_rows, scored_pairs, unique_pairs)
+    NOT_HOLDING, numbered_pairs, pairs_of_table, pick_columns, read_rows, scored_pairs)
 from .readers import as_ids, as_table, find_column, kind_of, read_texts, table_blocks
 from .weights import check_weights
 from .vectors import WORD_FILES, read_ids, read_vectors
@@ -212,22 +213,23 @@ def pair_blocks(
     if not found: raise ValueError(f"{path} has 0 rows below its header")
 
 # %% ../../nbs/datasets/pairs.ipynb #2f48e064
-def _covered(held, scored, nodes, lacking, dropped, where):
-    "The pairs, and the scored ones if any, whose ids are both among the nodes; how many are not goes into `dropped`"
-    index = pd.Index(nodes["id"], dtype=object)
-    inside = [(places_of(pairs, index) >= 0).all(1) for pairs in (held, scored) if pairs is not None]
-    if lost := int((~inside[0]).sum()):
+def _covered(numbers, said, scored, at, lacking, dropped, where):
+    "The pairs, and the scored ones if any, whose ids both have a place `at`; how many do not goes into `dropped`"
+    inside = (at >= 0)[pairs_of_numbers(numbers, len(at))].all(1)
+    if lost := int((~inside).sum()):
         dropped[f"pair of an id without a {lacking.split(';')[0]}"] = lost
-    if not inside[0].any(): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
-    held = held[inside[0]].reset_index(drop=True)
-    return held, None if scored is None else scored[inside[1]].reset_index(drop=True)
+    if not inside.any(): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
+    if scored is not None:
+        found = [at[scored[end].cat.codes.to_numpy()] >= 0 for end in ("source", "target")]
+        scored = scored[found[0] & found[1]].reset_index(drop=True)
+    return numbers[inside], said[inside], scored
 
 # %% ../../nbs/datasets/pairs.ipynb #9224d2f1
-def _pool_rows(pool, row, rows):
+def _pool_rows(pool, row, targets):
     "Rows of the candidate pool, or None for all"
     if pool is None: return None
     if isinstance(pool, str):
-        if pool == "targets": return np.unique(rows[:, 1])
+        if pool == "targets": return np.unique(targets())
         raise ValueError(f"pool = {pool!r}, expected 'targets', a list of ids, or None for all nodes")
     pool = list_ids(sorted(pool) if isinstance(pool, set | frozenset) else pool)
     if lost := [i for i in pool if i not in row.index]:
@@ -235,11 +237,18 @@ def _pool_rows(pool, row, rows):
     return row[pool].to_numpy()
 
 
-def _own_parts(part, rows, rank):
-    "The parts that the pairs say themselves, each in the order of its ids, and the rest, of which there is none"
-    order = np.lexsort((rank[rows[:, 1]], rank[rows[:, 0]]))
-    part = part.to_numpy()[order]
-    return {name: rows[order][part == name] for name in PARTS}, np.empty((0, 2), np.int64)
+def _parts(numbers, part, at, split, seed, fractions):
+    "The rows of the edges of each part, in the order of ids, and of those of no part; `part` where the pairs say it"
+    n = len(at)
+    if part is None and split != "edge":
+        parts, rest = split_by(split, pairs_of_numbers(numbers, n), seed, fractions)
+        return {name: at[edges] for name, edges in parts.items()}, at[rest]
+    if part is None:
+        part = draw_parts(len(numbers), seed, fractions)
+    else:
+        part = part.map({name: k for k, name in enumerate(PARTS)}).to_numpy()
+    parts = {name: pairs_of_numbers(numbers[part == k], n, at) for k, name in enumerate(PARTS)}
+    return parts, np.empty((0, 2), np.int64)
 
 
 def own_kinds(
@@ -249,18 +258,17 @@ def own_kinds(
     return ("siblings", "aunts", "reverse") if transitive else ("reverse",)
 
 
-def _dataset_of(name, features, nodes, rows, said, scored, report, seed, fractions, split, pool, transitive):
+def _dataset_of(name, features, nodes, numbers, said, at, scored, report, seed, fractions, split, pool, transitive):
     "The nodes and pairs as a dataset, with what is odd about them in its report"
-    row, rank = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object)), np.empty(len(nodes), np.int64)
-    rank[nodes["id"].argsort(kind="stable")] = np.arange(len(nodes))
-    parts, rest = (_own_parts(said["part"], rows, rank) if "part" in said else
-                   split_by(split, rows, seed, fractions, rank))
-    pool = _pool_rows(pool, row, rows)
-    if len(rest):
-        report["dropped"]["pair between two parts of the nodes"] = len(rest)
-    implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
+    row = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object))
     with ThreadPoolExecutor(1) as beside:
-        both = beside.submit(count_both_ways, rows, len(nodes))
+        both = beside.submit(count_both_ways, numbers, len(at))
+        parts, rest = _parts(numbers, said.get("part"), at, split, seed, fractions)
+        pool = _pool_rows(pool, row, lambda: at[numbers % len(at)])
+        rows = pairs_of_numbers(numbers, len(at), at) if transitive or "weight" in said else None
+        if len(rest):
+            report["dropped"]["pair between two parts of the nodes"] = len(rest)
+        implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
         ds = DirectedDataset(name, features, nodes, parts, report, seed, pool, rest, implied=implied,
                              hard_kinds=own_kinds(transitive))
     if "weight" in said:
@@ -319,24 +327,12 @@ def _check_arguments(missing, split, fractions, split_column):
         raise ValueError(f"split_column = {split_column!r} says the parts: leave split= and fractions= out")
 
 
-def _ids_in_order(pairs, size=1 << 18):
-    "The ids of pairs of codes, each once, in the order in which they stand"
-    ids, order = pairs["source"].cat.categories, [np.empty(0, np.int64)]
-    ends, new = [pairs[end].cat.codes.to_numpy() for end in ("source", "target")], np.ones(len(ids), bool)
-    for start in range(0, len(pairs), size):
-        codes = np.stack([end[start:start + size] for end in ends], 1).ravel()
-        order.append(pd.unique(codes[new[codes]]))
-        new[order[-1]] = False
-        if not new.any(): break
-    return ids[np.concatenate(order)].to_numpy(dtype=object)
-
-
 def _report(pairs, read, nodes, held, scored, dropped):
     "What was read, kept and dropped; rows labelled as not holding are kept where they are among the scored pairs"
-    kept, denied = dict(nodes=len(nodes), pairs=len(held)), dropped.get(NOT_HOLDING, 0)
+    kept, denied = dict(nodes=len(nodes), pairs=held), dropped.get(NOT_HOLDING, 0)
     dropped = {why: n for why, n in dropped.items() if why != NOT_HOLDING}
     if denied:
-        kept[NOT_HOLDING] = len(scored) - len(held)
+        kept[NOT_HOLDING] = len(scored) - held
         if lost := denied - kept[NOT_HOLDING]:
             dropped[f"{NOT_HOLDING}, but repeated, of itself or of an id without a vector"] = lost
     maker = type(pairs).__module__.partition(".")[0].replace("pandas", "")
@@ -382,23 +378,22 @@ def from_pairs(
     where = str(pairs) if _is_file(pairs) else "pairs"
     rows, read, dropped = read_rows(pairs, source, target, label, min_label, relation, relation_column, split_column,
                                     sep, encoding, weight_column)
-    held, dropped = unique_pairs(rows, dropped, where)
+    numbers, said, dropped = numbered_pairs(rows, dropped, where)
     scored = scored_pairs(rows) if NOT_HOLDING in dropped or min_label is not None else None
-    del rows  # of ten million pairs they are no small matter
-    asked = held if min_label is None else scored  # what does not hold and has no vector, is left out
-    features, nodes, lacking = items.nodes(_ids_in_order(asked), of_vectors := {})
-    if missing == "raise":
-        rows = require_items(asked, nodes["id"], lacking, where)
-    if missing == "drop" or scored is not None:
-        held, scored = _covered(held, scored, nodes, lacking, dropped, where)
-        rows = places_of(held, pd.Index(nodes["id"], dtype=object))
+    asked = rows[rows["holds"]] if "holds" in rows else rows
+    asked = asked if min_label is None else scored  # what does not hold and has no vector, is left out
+    features, nodes, lacking = items.nodes(ids_in_order(asked), of_vectors := {})
+    at = pd.Index(nodes["id"], dtype=object).get_indexer(asked["source"].cat.categories.astype(object))
+    if missing == "raise" and at.min() < 0:
+        require_items(asked[asked["source"] != asked["target"]].reset_index(drop=True), nodes["id"], lacking, where)
+    if at.min() < 0:
+        numbers, said, scored = _covered(numbers, said, scored, at, lacking, dropped, where)
+    del rows, asked  # of ten million pairs they are no small matter
     if features is None:
         features = encode_texts(nodes["text"], encoder, quiet=quiet)
-    report = _report(pairs, read, nodes, held, scored, dropped)
+    report = _report(pairs, read, nodes, len(numbers), scored, dropped)
     if of_vectors:
         report["vectors"] = of_vectors
-    said = held.drop(columns=["source", "target", "row"])
-    del held, asked
     with items.named():
-        return _dataset_of(name, features, nodes, rows, said, scored, report, seed, fractions, split, pool,
+        return _dataset_of(name, features, nodes, numbers, said, at, scored, report, seed, fractions, split, pool,
                            transitive)

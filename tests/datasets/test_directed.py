@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolebregman.datasets import DirectedDataset, Report, find_cycles, split_by, split_edges, split_nodes, toy_tree
+from rolebregman.datasets import DirectedDataset, Report, split_by, split_edges, split_nodes, toy_tree
 
 
 def dataset(**changes):
@@ -267,13 +267,3 @@ def test_a_source_with_every_candidate_for_a_positive_is_named():
     full = dataset(edges=edges(train=[(0, 1), (0, 2)], valid=[(0, 3)]), known=[(0, 4)])
     assert full.full_sources().tolist() == [0]
     assert dataset(known=[(0, i) for i in range(1, 5)]).full_sources().tolist() == [] # a is no source of an edge
-
-
-# Cycles
-
-@pytest.mark.parametrize("edges, cycles", [
-    ([], []), (["ab", "bc", "ac"], []), (["ab", "ba"], ["a -> b -> a"]),
-    (["ab", "bc", "ca", "xy", "yx", "cx"], ["a -> b -> c -> a", "x -> y -> x"]),
-])
-def test_cycles_are_told_one_for_each_group(edges, cycles):
-    assert find_cycles([e[0] for e in edges], [e[1] for e in edges]) == cycles
