@@ -29,8 +29,12 @@ def _codes_of_whole(*columns, word=""):
         at = np.arange(span)
     else:
         there = np.zeros(span := high - low + 1, bool)
-        for block in blocks:
-            there[block - low] = True
+
+        def mark(start, stop):
+            for block in blocks[start:stop]:
+                there[block - low] = True
+
+        in_threads(mark, len(blocks), 1)
         at = np.flatnonzero(there)
         found = at + low
     texts = found.astype(str)
@@ -39,11 +43,11 @@ def _codes_of_whole(*columns, word=""):
     starts = np.cumsum([0, *map(len, blocks)])
     codes = np.empty(starts[-1], np.int32)
 
-    def some(start, stop):
+    def code(start, stop):
         for block, at in zip(blocks[start:stop], starts[start:stop], strict=True):
             codes[at:at + len(block)] = place[block - low]
 
-    in_threads(some, len(blocks), 1)
+    in_threads(code, len(blocks), 1)
     ends = np.cumsum([sum(map(len, column)) for column in columns])
     return np.split(codes, ends[:-1]), np.strings.add(word, texts[order])
 
@@ -91,8 +95,8 @@ def code_ids(
     what: list[str],  # what an error calls each
 ) -> list[pd.Categorical]:  # with the same categories: ids as text, sorted
     "Columns of ids as codes. Raises what `as_ids` raises."
-    kinds = {column.dtype for column in columns}
-    if len(kinds) == 1 and (codes := _of_one_list(columns, columns[0].dtype)): return codes
+    kinds = [column.dtype for column in columns]
+    if all(kind == kinds[0] for kind in kinds) and (codes := _of_one_list(columns, kinds[0])): return codes
     if all(map(_is_whole, kinds)):  # at once
         return _categories(*_codes_of_whole(*([column.to_numpy()] for column in columns)))
     coded = [_codes_of(column, name) for column, name in zip(columns, what, strict=True)]
@@ -202,8 +206,13 @@ def repeats(
     if not len(twice): return np.zeros(len(codes), bool)
     some = np.zeros(1 << 20, bool)  # by the last bits of a code, which sort out nearly all that stand once
     some[twice & (len(some) - 1)] = True
-    rows = np.flatnonzero(some[codes & (len(some) - 1)])
-    found = np.zeros(len(codes), bool)
+    found = np.empty(len(codes), bool)
+
+    def look(start, stop):
+        found[start:stop] = some[codes[start:stop] & (len(some) - 1)]
+
+    in_threads(look, len(codes))
+    rows = np.flatnonzero(found)
     found[rows] = pd.Series(codes[rows]).duplicated().to_numpy()
     return found
 

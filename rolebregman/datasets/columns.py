@@ -77,6 +77,8 @@ def _numbered(found, source, target, where, start=0):
     "Pairs with the numbers of their rows; an empty id is named"
     found["row"] = np.arange(start, start + len(found))
     for which, column in (("source", source), ("target", target)):
+        coded = isinstance(found[which].dtype, pd.CategoricalDtype)
+        if coded and "" not in found[which].cat.categories: continue
         if (empty := found[which] == "").any():
             raise ValueError(f"{where}, row {found.row[empty].iloc[0]} (the first is 0): column {column!r} is empty, "
                              f"{empty.sum():,} such; fill it in or drop the row")

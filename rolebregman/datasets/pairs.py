@@ -49,6 +49,8 @@ def list_ids(
         raise TypeError(f"ids: expected a list with an id for each row, found {ids!r}; a file is read by read_ids")
     if isinstance(ids, Mapping):
         ids = _by_row(ids)
+    if isinstance(ids, range):
+        ids = np.asarray(ids)
     if hasattr(ids, "detach"):
         ids = ids.detach().cpu().numpy()
     if hasattr(ids, "to_pandas"):  # of polars or pyarrow
