@@ -8,7 +8,7 @@ __all__ = ['list_ids', 'relative_to', 'Items', 'pair_blocks', 'own_kinds', 'from
 # %% ../../nbs/datasets/pairs.ipynb #9898bfb4
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..common import beside
 from .closure import note_implied, transitive_closure
 from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
 from .encoders import encode_texts
@@ -143,6 +144,12 @@ class _Loaded(_Given):
         if self.vectors is None: return self.texts is None
         return _is_file(self.vectors) and kind_of(self.vectors) in WORD_FILES
 
+    @property
+    def asked_for(self) -> bool:
+        "Whether only vectors of wanted ids are read or made, and not those of an array, or of a file that holds one."
+        if isinstance(self.vectors, np.ndarray): return False
+        return not _is_file(self.vectors) or kind_of(self.vectors) not in ("npy", "npz", "safetensors")
+
     def load(
         self,
         wanted: Sequence[str],  # ids; word vectors and encoders give these, any other file all its rows
@@ -240,15 +247,14 @@ def _pool_rows(pool, row, targets):
 
 
 def _parts(numbers, part, at, split, seed, fractions):
-    "The rows of the edges of each part, in the order of ids, and of those of no part; `part` where the pairs say it"
+    "The rows of the edges of each part, in the order of ids, and of those of no part; `part` where it is known"
     n = len(at)
     if part is None and split != "edge":
         parts, rest = split_by(split, pairs_of_numbers(numbers, n), seed, fractions)
         return {name: at[edges] for name, edges in parts.items()}, at[rest]
     if part is None:
         part = draw_parts(len(numbers), seed, fractions)
-    else:
-        part = part.map({name: k for k, name in enumerate(PARTS)}).to_numpy()
+
     parts = {name: pairs_of_numbers(numbers[part == k], n, at) for k, name in enumerate(PARTS)}
     return parts, np.empty((0, 2), np.int64)
 
@@ -260,19 +266,25 @@ def own_kinds(
     return ("siblings", "aunts", "reverse") if transitive else ("reverse",)
 
 
-def _dataset_of(name, features, nodes, numbers, said, at, scored, report, seed, fractions, split, pool, transitive):
+def _begin_parts(numbers, said, split, seed, fractions):
+    "The part of each pair, which takes a while to draw; None where it hangs on the nodes"
+    if "part" in said: return beside(lambda: said["part"].map({name: k for k, name in enumerate(PARTS)}).to_numpy())
+    return beside(draw_parts, len(numbers), seed, fractions) if split == "edge" else None
+
+
+def _dataset_of(name, features, nodes, numbers, said, at, part, scored, report, seed, fractions, split, pool,
+                transitive):
     "The nodes and pairs as a dataset, with what is odd about them in its report"
     row = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object))
-    with ThreadPoolExecutor(1) as beside:
-        both = beside.submit(count_both_ways, numbers, len(at))
-        parts, rest = _parts(numbers, said.get("part"), at, split, seed, fractions)
-        pool = _pool_rows(pool, row, lambda: at[numbers % len(at)])
-        rows = pairs_of_numbers(numbers, len(at), at) if transitive or "weight" in said else None
-        if len(rest):
-            report["dropped"]["pair between two parts of the nodes"] = len(rest)
-        implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
-        ds = DirectedDataset(name, features, nodes, parts, report, seed, pool, rest, implied=implied,
-                             hard_kinds=own_kinds(transitive))
+    both = beside(count_both_ways, numbers, len(at))
+    parts, rest = _parts(numbers, part and part.result(), at, split, seed, fractions)
+    pool = _pool_rows(pool, row, lambda: at[numbers % len(at)])
+    rows = pairs_of_numbers(numbers, len(at), at) if transitive or "weight" in said else None
+    if len(rest):
+        report["dropped"]["pair between two parts of the nodes"] = len(rest)
+    implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
+    ds = DirectedDataset(name, features, nodes, parts, report, seed, pool, rest, implied=implied,
+                         hard_kinds=own_kinds(transitive))
     if "weight" in said:
         weights = pd.Series(said["weight"].to_numpy(), ds.codes(rows))
         ds.weights = check_weights(weights[ds.codes(ds.edges["train"])], len(ds.edges["train"]))
@@ -384,12 +396,14 @@ def from_pairs(
     scored = scored_pairs(rows) if NOT_HOLDING in dropped or min_label is not None else None
     asked = rows[rows["holds"]] if "holds" in rows else rows
     asked = asked if min_label is None else scored  # what does not hold and has no vector, is left out
-    features, nodes, lacking = items.nodes(ids_in_order(asked), of_vectors := {})
+    part = _begin_parts(numbers, said, split, seed, fractions)
+    features, nodes, lacking = items.nodes(ids_in_order(asked) if items.asked_for else (), of_vectors := {})
     at = pd.Index(nodes["id"], dtype=object).get_indexer(asked["source"].cat.categories.astype(object))
     if missing == "raise" and at.min() < 0:
         require_items(asked[asked["source"] != asked["target"]].reset_index(drop=True), nodes["id"], lacking, where)
     if at.min() < 0:
         numbers, said, scored = _covered(numbers, said, scored, at, lacking, dropped, where)
+        part = _begin_parts(numbers, said, split, seed, fractions)
     del rows, asked  # of ten million pairs they are no small matter
     if features is None:
         features = encode_texts(nodes["text"], encoder, quiet=quiet)
@@ -397,5 +411,5 @@ def from_pairs(
     if of_vectors:
         report["vectors"] = of_vectors
     with items.named():
-        return _dataset_of(name, features, nodes, numbers, said, at, scored, report, seed, fractions, split, pool,
-                           transitive)
+        return _dataset_of(name, features, nodes, numbers, said, at, part, scored, report, seed, fractions, split,
+                           pool, transitive)
