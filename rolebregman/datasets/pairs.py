@@ -247,14 +247,11 @@ def _pool_rows(pool, row, targets):
 
 
 def _parts(numbers, part, at, split, seed, fractions):
-    "The rows of the edges of each part, in the order of ids, and of those of no part; `part` where it is known"
+    "The rows of the edges of each part, in the order of ids, and of those of no part"
     n = len(at)
-    if part is None and split != "edge":
+    if part is None:
         parts, rest = split_by(split, pairs_of_numbers(numbers, n), seed, fractions)
         return {name: at[edges] for name, edges in parts.items()}, at[rest]
-    if part is None:
-        part = draw_parts(len(numbers), seed, fractions)
-
     parts = {name: pairs_of_numbers(numbers[part == k], n, at) for k, name in enumerate(PARTS)}
     return parts, np.empty((0, 2), np.int64)
 
