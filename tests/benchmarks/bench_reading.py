@@ -2,9 +2,9 @@
 
 10,000 vectors of 384 numbers with ids, and 20,000 pairs of them. A CSV goes all the way to a dataset, a Parquet or .npy
 file to the matrix and its ids; what is read is checked on the way. Then ten million pairs from a CSV, with ids of text
-(a word and a number each), of words and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to a dataset with its split, against
-pyarrow's own read of the file; and the memory that is taken at the peak, against what pyarrow's table of it holds.
-Rows go to results/reading.csv; a bar is the ratio that is allowed.
+(a word and a number each), of words and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to
+a dataset with its split, against pyarrow's own read of the file; and the memory that is taken at the peak, against what
+pyarrow's table of it holds. Rows go to results/reading.csv; a bar is the ratio that is allowed.
 """
 
 import subprocess
