@@ -17,7 +17,9 @@ from safetensors.torch import save_file
 
 from rolebregman.baselines import make_head
 from rolebregman.common import (
+    beside,
     compiled,
+    in_threads,
     one_at_a_time,
     printable,
     refuse_unpacked,
@@ -81,6 +83,26 @@ def test_a_machine_that_has_no_compiler(tmp_path):
 def test_sorted_unique_is_numpys():
     codes = np.random.default_rng(0).integers(0, 50, 200)
     assert np.array_equal(sorted_unique(codes), np.unique(codes)) and not len(sorted_unique(codes[:0]))
+    assert np.array_equal(sorted_unique(np.arange(9)[::-1]), np.arange(9)) and len(sorted_unique(codes[:1])) == 1
+
+
+@pytest.mark.parametrize("n, block", [(0, 3), (2, 3), (3, 3), (10, 3), (9, 3), (5, 1)])
+def test_in_threads_each_row_is_worked_on_once(n, block):
+    times = np.zeros(n, int)
+    def work(start, stop):
+        assert stop - start <= block
+        times[start:stop] += 1
+    in_threads(work, n, block)
+    assert (times == 1).all()
+
+
+def test_what_a_thread_raises_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda start, stop: 1 // start, 10, 3)
+    begun = beside(divmod, 7, 0)
+    with pytest.raises(ZeroDivisionError):
+        begun.result()
+    assert beside(divmod, 7, 2).result() == (3, 1)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no rights of this kind on Windows")

@@ -37,14 +37,20 @@ from .citations import bag_of_words as bag_of_words
 from .citations import load_citation as load_citation
 from .citations import read_citation_npz as read_citation_npz
 from .citations import read_linqs as read_linqs
+from .closure import find_cycles as find_cycles
 from .closure import note_implied as note_implied
 from .closure import relation_matrix as relation_matrix
 from .closure import sorted_pairs as sorted_pairs
 from .closure import transitive_closure as transitive_closure
 from .coded import code_ids as code_ids
+from .coded import count_both_ways as count_both_ways
+from .coded import ids_in_order as ids_in_order
+from .coded import number_pairs as number_pairs
+from .coded import pairs_of_numbers as pairs_of_numbers
 from .coded import places_of as places_of
 from .coded import read_coded as read_coded
 from .coded import repeats as repeats
+from .coded import require_items as require_items
 from .columns import LABEL_COLUMNS as LABEL_COLUMNS
 from .columns import LABEL_WORDS as LABEL_WORDS
 from .columns import NOT_HOLDING as NOT_HOLDING
@@ -52,6 +58,7 @@ from .columns import PAIR_COLUMNS as PAIR_COLUMNS
 from .columns import PART_NAMES as PART_NAMES
 from .columns import RELATION_COLUMNS as RELATION_COLUMNS
 from .columns import label_values as label_values
+from .columns import numbered_pairs as numbered_pairs
 from .columns import pairs_of_table as pairs_of_table
 from .columns import pick_columns as pick_columns
 from .columns import read_pairs as read_pairs
@@ -64,8 +71,8 @@ from .denied import parts_of_denied as parts_of_denied
 from .directed import DirectedDataset as DirectedDataset
 from .directed import PARTS as PARTS
 from .directed import Report as Report
+from .directed import draw_parts as draw_parts
 from .directed import feature_blocks as feature_blocks
-from .directed import find_cycles as find_cycles
 from .directed import split_by as split_by
 from .directed import split_edges as split_edges
 from .directed import split_nodes as split_nodes
@@ -119,7 +126,6 @@ from .pairs import list_ids as list_ids
 from .pairs import own_kinds as own_kinds
 from .pairs import pair_blocks as pair_blocks
 from .pairs import relative_to as relative_to
-from .pairs import require_items as require_items
 from .parts import SEEN as SEEN
 from .parts import file_names as file_names
 from .parts import read_parts as read_parts

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['PAIR_COLUMNS', 'LABEL_COLUMNS', 'LABEL_WORDS', 'RELATION_COLUMNS', 'PART_NAMES', 'NOT_HOLDING', 'pick_columns',
-           'pairs_of_table', 'label_values', 'read_rows', 'unique_pairs', 'read_pairs', 'scored_pairs', 'read_scores']
+           'pairs_of_table', 'label_values', 'read_rows', 'unique_pairs', 'numbered_pairs', 'read_pairs',
+           'scored_pairs', 'read_scores']
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a05
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .coded import code_ids, read_coded, repeats
+from ..common import sorted_unique
+from .coded import code_ids, number_pairs, read_coded, repeats
 from .readers import as_ids, as_table, columns_named, find_column, other_separator
 from .weights import WEIGHT_COLUMNS, read_weights
 
@@ -75,6 +77,8 @@ def _numbered(found, source, target, where, start=0):
     "Pairs with the numbers of their rows; an empty id is named"
     found["row"] = np.arange(start, start + len(found))
     for which, column in (("source", source), ("target", target)):
+        coded = isinstance(found[which].dtype, pd.CategoricalDtype)
+        if coded and "" not in found[which].cat.categories: continue
         if (empty := found[which] == "").any():
             raise ValueError(f"{where}, row {found.row[empty].iloc[0]} (the first is 0): column {column!r} is empty, "
                              f"{empty.sum():,} such; fill it in or drop the row")
@@ -311,6 +315,31 @@ def unique_pairs(
     found, dropped = found.reset_index(drop=True), {k: v for k, v in dropped.items() if v}
     if not len(found): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
     return found, dropped
+
+# %% ../../nbs/datasets/columns.ipynb #3c1d0a17
+def _numbers(pairs, n):
+    return number_pairs(pairs["source"].cat.codes.to_numpy(), pairs["target"].cat.codes.to_numpy(), n)
+
+
+def numbered_pairs(
+    rows: pd.DataFrame,  # from `read_rows`
+    dropped: dict[str, int],  # what was dropped before
+    where: str | Path,  # what an error names: the file
+) -> tuple[np.ndarray, pd.DataFrame, dict[str, int]]:  # int64 (m,); perhaps part and weight; what was dropped
+    "What `unique_pairs` gives as numbers of `number_pairs`, in the order of ids, with what else is said of each pair."
+    n = len(rows["source"].cat.categories)
+    if rows.columns.difference(["source", "target", "row"]).size:
+        found, dropped = unique_pairs(rows, dropped, where)
+        numbers = _numbers(found, n)
+        order = np.argsort(numbers)
+        return numbers[order], found.drop(columns=["source", "target", "row"]).iloc[order], dropped
+    apart = (rows["source"] != rows["target"]).to_numpy()
+    apart = rows if (count := int(np.count_nonzero(apart))) == len(rows) else rows[apart]
+    numbers = sorted_unique(_numbers(apart, n))
+    dropped = dropped | {"self-pair": len(rows) - count, "repeated pair": count - len(numbers)}
+    dropped = {why: some for why, some in dropped.items() if some}
+    if not len(numbers): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
+    return numbers, pd.DataFrame(index=range(len(numbers))), dropped
 
 
 def read_pairs(

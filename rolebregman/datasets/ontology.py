@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from .catalogue import SOURCES, Place, RawFile, Source
-from .closure import note_implied, transitive_closure
-from .directed import DirectedDataset, Report, find_cycles, split_by
+from .closure import find_cycles, note_implied, transitive_closure
+from .directed import DirectedDataset, Report, split_by
 from .encoders import encode_texts
 from .obo import local_file, parse_obo
 from .sources import fetch, provenance

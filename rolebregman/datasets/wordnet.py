@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .closure import note_implied, relation_matrix, sorted_pairs, transitive_closure
-from .directed import DirectedDataset, Report, find_cycles, split_by
+from .closure import find_cycles, note_implied, relation_matrix, sorted_pairs, transitive_closure
+from .directed import DirectedDataset, Report, split_by
 from .sources import fetch, provenance
 from .glove import vectors_for
 from .word_vectors import WordVectors, look_up, mean_vectors, phrase_rows, read_lines

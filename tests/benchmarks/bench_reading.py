@@ -2,9 +2,9 @@
 
 10,000 vectors of 384 numbers with ids, and 20,000 pairs of them. A CSV goes all the way to a dataset, a Parquet or .npy
 file to the matrix and its ids; what is read is checked on the way. Then ten million pairs from a CSV, with ids of text
-and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to a dataset with its split, against
-pyarrow's own read of the file; and the memory that is taken at the peak, against what pyarrow's table of it holds.
-Rows go to results/reading.csv; a bar is the ratio that is allowed.
+(a word and a number each), of words and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to
+a dataset with its split, against pyarrow's own read of the file; and the memory that is taken at the peak, against what
+pyarrow's table of it holds. Rows go to results/reading.csv; a bar is the ratio that is allowed.
 """
 
 import subprocess
@@ -36,17 +36,20 @@ def files(folder, items, dim, pairs):
 
 
 def many_pairs(folder, items, pairs):
-    "Pairs of ids of text and of whole numbers as CSV, with vectors of the items; how many bytes pyarrow's tables take"
+    "Pairs of each kind of ids as CSV, with vectors of the items; how many bytes pyarrow's tables take"
     import pyarrow as pa
     from pyarrow import csv
     rng = np.random.default_rng(0)
     source = rng.integers(0, items, pairs)
     target = (source + rng.integers(1, items, pairs)) % items
     ids = pa.array([f"item{i}" for i in range(items)])
+    letters = rng.permutation(26**5)[:items, None] // 26 ** np.arange(5) % 26 + ord("a")
+    words = pa.array(["some" + bytes(word).decode() for word in letters.astype(np.uint8)])
     np.save(folder / "items.npy", rng.standard_normal((items, 8), dtype=np.float32))
-    (folder / "items.txt").write_text("\n".join(ids.to_pylist()))
+    (folder / "text.txt").write_text("\n".join(ids.to_pylist()))
+    (folder / "words.txt").write_text("\n".join(words.to_pylist()))
     sizes = {}
-    for kind, name in (("text", ids.take), ("whole", lambda rows: rows)):
+    for kind, name in (("text", ids.take), ("words", words.take), ("whole", lambda rows: rows)):
         table = pa.table(dict(source=name(pa.array(source)), target=name(pa.array(target))))
         with open(folder / f"{kind}.csv", "wb") as file:  # as pandas writes it, without quotes
             file.write(b"source,target\n")
@@ -57,7 +60,7 @@ def many_pairs(folder, items, pairs):
 
 def reader(folder, kind, what):
     "A function that reads the pairs in one way"
-    path, ids = folder / f"{kind}.csv", folder / "items.txt" if kind == "text" else None
+    path, ids = folder / f"{kind}.csv", None if kind == "whole" else folder / f"{kind}.txt"
     def checked(): return unique_pairs(read_rows(path)[0], {}, path)
     def dataset(): return from_pairs(path, folder / "items.npy", ids=ids)
     def bare():
@@ -92,7 +95,7 @@ def of_many_pairs(folder, items, pairs, rounds):
     "Rows on the time and on the memory of a large file of pairs"
     known = "pyarrow.csv.read_csv"
     for kind, size in many_pairs(folder, items, pairs).items():
-        what = f"{pairs:,} pairs from .csv, ids of {'text' if kind == 'text' else 'whole numbers'}"
+        what = f"{pairs:,} pairs from .csv, ids of {'whole numbers' if kind == 'whole' else kind}"
         contenders = {known: reader(folder, kind, "bare"), "read and checked": reader(folder, kind, "checked"),
                       "from_pairs": reader(folder, kind, "dataset")}
         bars = [(name, known, 3.0) for name in ("read and checked", "from_pairs")]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from rolebregman.datasets import DirectedDataset, closure, from_pairs, toy_tree, transitive_closure
+from rolebregman.datasets import DirectedDataset, closure, find_cycles, from_pairs, toy_tree, transitive_closure
 from rolebregman.datasets.negatives import NegativeSampler
 
 _graphs = st.integers(3, 9).flatmap(lambda n: st.tuples(st.just(n), st.lists(
@@ -81,3 +81,11 @@ def test_a_long_circle_ends_and_one_too_long_is_refused(monkeypatch):
     assert len(transitive_closure(circle, 300)[0]) == 300 * 299
     monkeypatch.setattr(closure, "_MOST_PAIRS", 10_000)
     with pytest.raises(ValueError, match="300 pairs of 300 nodes imply more than"): transitive_closure(circle, 300)
+
+
+@pytest.mark.parametrize("edges, cycles", [
+    ([], []), (["ab", "bc", "ac"], []), (["ab", "ba"], ["a -> b -> a"]),
+    (["ab", "bc", "ca", "xy", "yx", "cx"], ["a -> b -> c -> a", "x -> y -> x"]),
+])
+def test_cycles_are_told_one_for_each_group(edges, cycles):
+    assert find_cycles([e[0] for e in edges], [e[1] for e in edges]) == cycles

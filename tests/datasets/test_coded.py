@@ -5,11 +5,17 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rolebregman.datasets import (
     as_ids,
     code_ids,
+    count_both_ways,
     from_pairs,
+    ids_in_order,
+    number_pairs,
+    pairs_of_numbers,
     pick_columns,
     places_of,
     read_coded,
@@ -74,6 +80,54 @@ def test_whole_numbers_are_numbers_only_where_all_are_written_so(tmp_path, monke
         assert text(coded(path)) == text(read_table(path)) and told == columns, rows
 
 
+def test_a_number_of_base_16_is_another_id_than_the_number(tmp_path):
+    pytest.importorskip("pyarrow")
+    for word in ("", "n"):  # as long as 1048575, and below the rows that are looked at first
+        rows = [f"{word}{i},{word}{i + 1}" for i in range(120)]
+        for odd in ("0xFFFFF", "0XFFFFF"):
+            (tmp_path/"p.csv").write_text("\n".join(["child,parent", *rows, f"{word}{odd},{word}7"]))
+            assert coded(tmp_path/"p.csv")["child"].iloc[-1] == word + odd
+
+
+NUMBERED = st.builds(str.__add__, st.sampled_from(["n", "GO:", "aa", "\u00e9", "n-", "1n", ""]), st.one_of(
+    st.integers(0, 30).map(str), st.integers(0, 30).map(str), st.integers(10**9, 10**19).map(str),
+    st.sampled_from(["007", "00", "-0", "-5", "+3", "0x1F", "0xFFFFF", "n3", "n", "x", " 4", "4 ", "\u0664"])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(st.lists(st.tuples(NUMBERED, NUMBERED), min_size=1, max_size=12), st.lists(
+    st.tuples(*[st.integers(0, 40).map("GO:{}".format)] * 2), min_size=1, max_size=40)))
+def test_ids_of_a_word_and_a_number_are_read_as_they_are_written(tmp_path_factory, pairs):
+    pytest.importorskip("pyarrow")
+    path = tmp_path_factory.getbasetemp()/"numbered.csv"
+    path.write_text("\n".join(["child,parent", *map(",".join, pairs)]), encoding="utf-8")
+    found = coded(path)
+    assert list(zip(*(found[end].astype(str) for end in ("child", "parent")), strict=True)) == pairs
+    coded_as = [kind.categories for kind in found.dtypes if isinstance(kind, pd.CategoricalDtype)]
+    assert coded_as and all(list(ids) == sorted(set(ids)) for ids in coded_as)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("form", ["{}", "n{}", "w{0}w{0}", "GO:{:07}"])
+def test_a_dataset_is_the_sorted_set_of_pairs_drawn_by_seed(tmp_path, form, seed):
+    "By Python's sets and sorting, and NumPy's permutation"
+    pairs = [tuple(map(form.format, pair)) for pair in np.random.default_rng(seed).integers(0, 25, (200, 2)).tolist()]
+    path = tmp_path/"drawn.csv"
+    path.write_text("\n".join(["child,parent", *map(",".join, pairs)]))
+    ids = sorted({i for pair in pairs for i in pair}, reverse=True)
+    ds = from_pairs(path, np.eye(len(ids), dtype=np.float32), ids=ids, seed=seed)
+    kept = sorted({pair for pair in pairs if pair[0] != pair[1]})
+    drawn, tenth = np.random.default_rng(seed).permutation(len(kept)), int(len(kept) / 10 + 0.5)
+    for part, rows in zip(("train", "valid", "test"), np.split(drawn, [-2 * tenth, -tenth]), strict=True):
+        assert [(ids[s], ids[t]) for s, t in ds.edges[part]] == [kept[i] for i in sorted(rows)]
+    own = sum(s == t for s, t in pairs)
+    both = sum(pair[::-1] in kept for pair in kept)
+    assert ds.report["dropped"] == {k: v for k, v in {"self-pair": own, "repeated pair": len(pairs) - own - len(kept)
+                                                      }.items() if v}
+    assert ds.report["kept"].get("pairs in both directions", 0) == both
+    assert ds.positives.tolist() == sorted([ids.index(s), ids.index(t)] for s, t in kept)
+
+
 @pytest.mark.parametrize("name, content", [
     ("p.csv", "child;parent\na;b\n"), ("p.csv", "child,child\na,b\n"), ("p.csv", "child,parent\na\n"),
     ("p.csv", "child,parent\na,b,c\n"), ("p.csv", "child,parent\n"), ("p.csv", ""), ("p.csv.gz", "child,parent\na,b\n"),
@@ -109,8 +163,9 @@ def test_codes_are_the_ids_and_equal_where_these_are(columns, dtype):
     found = code_ids(*given, what=["child", "parent"])
     assert [list(some) for some in found] == [list(as_ids(some)) for some in given]
     assert found[0].dtype == found[1].dtype and list(found[0].categories) == sorted(found[0].categories)
-    assert places_of(pd.Series(found[0]), pd.Index(["b", "7"])).tolist() == [
-        {"b": 0, "7": 1}.get(some, -1) for some in found[0]]
+    pairs, index = pd.DataFrame(dict(zip(("source", "target"), found, strict=True))), pd.Index(["b", "7"])
+    expected = [[{"b": 0, "7": 1}.get(end, -1) for end in pair] for pair in zip(*found, strict=True)]
+    assert places_of(pairs, index).tolist() == expected == places_of(pairs.astype("str"), index).tolist()
 
 
 def test_an_id_that_is_missing_among_many_of_a_category_is_the_empty_text():
@@ -125,3 +180,27 @@ def test_repeats_are_those_of_pandas():
         table = pd.DataFrame(rng.integers(0, n, (rows, 2)), columns=["source", "target"])
         pairs = pd.DataFrame(dict(zip(table, code_ids(*map(table.get, table), what=["s", "t"]), strict=True)))
         assert (repeats(pairs) == table.duplicated().to_numpy()).all()
+
+
+def test_pairs_are_numbers_and_back():
+    rng = np.random.default_rng(2)
+    pairs = np.unique(rng.integers(0, 700, (160_000, 2)), axis=0)  # more than one block
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    numbers = number_pairs(*pairs.astype(np.int16).T, 700)
+    assert numbers.dtype == np.int64 and (np.diff(numbers) > 0).all()
+    assert (pairs_of_numbers(numbers, 700) == pairs).all()
+    other = rng.permutation(700)
+    assert (pairs_of_numbers(numbers, 700, other) == other[pairs]).all()
+    there = set(map(tuple, pairs.tolist()))
+    assert count_both_ways(numbers, 700) == sum((t, s) in there for s, t in there) > 0
+    assert count_both_ways(numbers[pairs[:, 0] < pairs[:, 1]], 700) == 0
+
+
+def test_ids_stand_in_the_order_of_the_rows_without_those_of_self_pairs():
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(rng.integers(0, 60, (200, 2)), columns=["source", "target"]).astype(str)
+    table.loc[len(table)] = ["own", "own"]
+    pairs = pd.DataFrame(dict(zip(table, code_ids(*map(table.get, table), what=["s", "t"]), strict=True)))
+    apart = table[table["source"] != table["target"]]
+    for size in (3, 1000):
+        assert list(ids_in_order(pairs, size)) == list(dict.fromkeys(apart.to_numpy().ravel()))

@@ -7,7 +7,9 @@ from rolebregman.datasets import (
     columns_named,
     find_column,
     label_values,
+    numbered_pairs,
     pair_blocks,
+    pairs_of_numbers,
     pairs_of_table,
     pick_columns,
     read_pairs,
@@ -173,3 +175,21 @@ def test_a_pair_in_two_parts_is_named():
     with pytest.raises(ValueError, match="'dog' -> 'animal' is train in row 0 and test in row 3"):
         read_pairs(table, split_column="split")
     assert held(table.assign(split=["train", "valid", "test", "train"]), split_column="split") == list(PETS["child"])
+
+
+@pytest.mark.parametrize("columns, said", [([], []), (["weight"], ["weight"]), (["weight", "label"], ["weight"])])
+def test_numbered_pairs_are_the_unique_ones_in_the_order_of_their_ids(columns, said):
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(rng.integers(0, 9, (60, 2)), columns=["source", "target"]).astype(str)
+    table = table.assign(weight=(table["source"] + table["target"]).astype(int), label=1)
+    table = table[["source", "target", *columns]]
+    rows = read_rows(table, weight_column="weight" if columns else None)[0]
+    numbers, more, dropped = numbered_pairs(rows, {"of another relation": 3}, "t")
+    unique, also = unique_pairs(rows, {"of another relation": 3}, "t")
+    assert dropped == also and list(more.columns) == said
+    ids = rows["source"].cat.categories
+    found = ids.to_numpy()[pairs_of_numbers(numbers, len(ids))].tolist()
+    assert found == sorted(unique[["source", "target"]].astype(str).to_numpy().tolist())
+    if said: assert (more["weight"].to_numpy() == [int(s + t) for s, t in found]).all()
+    with pytest.raises(ValueError, match="t: no pair is left; dropped {'self-pair': 60}"):
+        numbered_pairs(rows.assign(target=rows["source"]), {}, "t")

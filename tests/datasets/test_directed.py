@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolebregman.datasets import DirectedDataset, Report, find_cycles, split_by, split_edges, split_nodes, toy_tree
+from rolebregman.datasets import DirectedDataset, Report, draw_parts, split_by, split_edges, split_nodes, toy_tree
 
 
 def dataset(**changes):
@@ -269,11 +269,18 @@ def test_a_source_with_every_candidate_for_a_positive_is_named():
     assert dataset(known=[(0, i) for i in range(1, 5)]).full_sources().tolist() == [] # a is no source of an edge
 
 
-# Cycles
+def test_edges_in_order_go_to_the_parts_that_are_drawn():
+    line = np.stack([np.arange(1, 41), np.arange(40)], 1)
+    part, parts = draw_parts(40, 3), split_edges(line[::-1], 3)
+    assert np.bincount(part).tolist() == [32, 4, 4]
+    for k, edges in enumerate(parts.values()): assert (edges == line[part == k]).all()
+    with pytest.raises(ValueError, match="4 edges are too few to split"):
+        draw_parts(4)
+    with pytest.raises(ValueError, match="expected three shares"):
+        draw_parts(40, fractions=(0.8, 0.2))
 
-@pytest.mark.parametrize("edges, cycles", [
-    ([], []), (["ab", "bc", "ac"], []), (["ab", "ba"], ["a -> b -> a"]),
-    (["ab", "bc", "ca", "xy", "yx", "cx"], ["a -> b -> c -> a", "x -> y -> x"]),
-])
-def test_cycles_are_told_one_for_each_group(edges, cycles):
-    assert find_cycles([e[0] for e in edges], [e[1] for e in edges]) == cycles
+
+def test_numbers_of_what_holds_are_in_order():
+    ds = dataset(known=[(0, 4)], implied=[(2, 0)])
+    assert ds.positive_codes.tolist() == [4, 5, 11, 17, 23] and ds.holding_codes.tolist() == [4, 5, 10, 11, 17, 23]
+    assert (ds.codes(ds.holding) == ds.holding_codes).all()

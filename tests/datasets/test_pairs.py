@@ -489,3 +489,9 @@ def test_blocks_of_pairs_are_the_rows_as_they_stand(tmp_path):
     assert whole["row"].tolist() == list(range(14)) and list(whole["source"]) == list(table["child"])
     with pytest.raises(ValueError, match=r"mine.csv, row 1 \(the first is 0\): source 'w02' has no vector. 10 such"):
         require_items(whole[:11], ["w00", "w01"], "vector", "mine.csv")
+
+
+def test_items_say_whether_ids_say_what_is_read(tmp_path):
+    for vectors, asked in ((None, True), (VECTORS, False), (tmp_path/"v.npy", False), (tmp_path/"v.vec", True),
+                           (str(tmp_path/"v.safetensors"), False), (tmp_path/"v.zip", True)):
+        assert Items(vectors).asked_for is asked
