@@ -105,7 +105,7 @@ FAULTS = {
     "data show spam": "Error: no dataset 'spam'",
     "evaluate damaged": "report.json is damaged",
     "score strange pairs.csv": "report.json is damaged",
-    "score narrower pairs.csv": "of another head than config.json says: size mismatch for",
+    "score narrower pairs.csv": "narrower/config.json is not the config that model.safetensors was saved with",
     "fit pairs.csv --vectors nan.npy --ids ids.txt": "Error: nan.npy: features: row 3, column 1 is nan",
     "fit pairs.csv --vectors vectors.npy --ids two.csv --id-column source": "Error: two.csv: ids: 1 of them for 121",
     "fit pairs.csv --vectors vectors.npy --ids twice.txt": "Error: twice.txt: ids: 'n00001' stands more than once",
