@@ -6,7 +6,7 @@
 __all__ = []
 
 # %% ../../nbs/13_cli.ipynb #39561cd0
-from . import data, fitting, searching  # noqa: F401  each adds its sub-commands to `app`
+from . import data, evaluating, fitting, searching  # noqa: F401  each adds its sub-commands to `app`
 from .command import app, command
 from .study import bench, explorer, study
 

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'Member', 'SourceColumn', 'TargetColumn', 'Label',
            'MinLabel', 'Encoder', 'Inputs', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator',
-           'SplitColumn', 'WeightColumn', 'Encoding', 'Transitive', 'Missing', 'Spreadsheet', 'Out', 'Folder',
-           'Picture', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress', 'command', 'try_command',
-           'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'SplitColumn', 'WeightColumn', 'Encoding', 'HeldOut', 'DropSeen', 'Transitive', 'Missing', 'Spreadsheet',
+           'Out', 'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress', 'command',
+           'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -51,7 +51,8 @@ def _all(version: Annotated[bool, typer.Option("--version", callback=_version, i
 # %% ../../nbs/cli/command.ipynb #996818fe
 # Arguments of the library that are options of `fit`, and where an argument ends
 _ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split",
-              "relation", "relation_column", "split_column", "weight_column", "sep", "encoding", "member", "transitive")
+              "relation", "relation_column", "split_column", "weight_column", "sep", "encoding", "member", "transitive",
+              "valid", "test", "drop_seen")
 _VALUE = r"=(?:'([\w.;|,\\-]+)'|(?=[\s,;:.)]|$))"
 
 
@@ -283,6 +284,10 @@ Separator = Annotated[str | None, typer.Option("--sep", help="What stands betwee
 SplitColumn = Annotated[str | None, typer.Option(help="Column that says train, valid or test of a pair.")]
 WeightColumn = Annotated[str | None, typer.Option(help="Column of weights: how much a pair counts in the loss.")]
 Encoding = Annotated[str | None, typer.Option(help="Of the file of pairs; UTF-8 by default.")]
+HeldOut = Annotated[Path | None, typer.Option(callback=_on_disk, help="Pairs of this part, in a file of their own; "
+                    "with --test alone a share of the others is for validation.")]
+DropSeen = Annotated[bool, typer.Option("--drop-seen", help="Leave out held-out pairs that were seen in training or in "
+                     "validation.")]
 Transitive = Annotated[bool, typer.Option("--transitive", help="What chains of pairs connect holds as well, and is "
                                           "never a negative.")]
 Missing = Annotated[Literal["raise", "drop"], typer.Option(help="What to do with pairs that lack a vector.")]

@@ -137,12 +137,13 @@ def fingerprints(
 # %% ../../nbs/cli/folder.ipynb #7a51be3f
 def split_table(
     ds,  # a `DirectedDataset`
-):  # a DataFrame: source, target, split ("" for none)
-    "The pairs of a dataset by their ids, each with its part of the split."
+):  # a DataFrame: source, target, split ("" for none), holds ("1" or "0")
+    "The pairs of a dataset by their ids, each with its part of the split, and those that were judged not to hold."
     import pandas as pd
     ids = ds.nodes["id"].to_numpy()
-    return pd.concat([pd.DataFrame(dict(source=ids[edges[:, 0]], target=ids[edges[:, 1]], split=part))
-                      for part, edges in {**ds.edges, "": ds.known}.items()])
+    return pd.concat([pd.DataFrame(dict(source=ids[pairs[:, 0]], target=ids[pairs[:, 1]], split=part, holds=holds))
+                      for holds, parts in (("1", {**ds.edges, "": ds.known}), ("0", ds.denied))
+                      for part, pairs in parts.items()])
 
 
 def write_kept(

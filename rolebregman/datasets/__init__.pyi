@@ -67,6 +67,7 @@ from .columns import read_scores as read_scores
 from .columns import scored_pairs as scored_pairs
 from .columns import unique_pairs as unique_pairs
 from .denied import DeniedPairs as DeniedPairs
+from .denied import judged_parts as judged_parts
 from .denied import parts_of_denied as parts_of_denied
 from .directed import DirectedDataset as DirectedDataset
 from .directed import PARTS as PARTS

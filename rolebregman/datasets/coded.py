@@ -124,7 +124,7 @@ def places_of(
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0036
 def require_items(
-    pairs: pd.DataFrame,  # source, target, row
+    pairs: pd.DataFrame,  # source, target, row, and where they come from several files, file
     ids: Sequence[str],  # those that there are
     lacking: str,  # what any other lacks, as `Items.load` says it
     where: str | Path,  # what an error names: the file
@@ -137,6 +137,7 @@ def require_items(
         column = ("source", "target")[side]
         count = pd.unique(np.concatenate([pairs[end][out].astype(object) for end, out in
                                           zip(("source", "target"), lost.T, strict=True)])).size
+        where = pairs["file"][row] if "file" in pairs else where
         raise ValueError(f"{where}, row {pairs['row'][row]} (the first is 0): {column} {pairs[column][row]!r} has no "
                          f"{lacking}. {count:,} such ids: add what is missing, or drop their pairs with missing='drop'")
     return places

@@ -316,7 +316,7 @@ def unique_pairs(
     if not len(found): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
     return found, dropped
 
-# %% ../../nbs/datasets/columns.ipynb #3c1d0a17
+# %% ../../nbs/datasets/columns.ipynb #3c1d0a1b
 def _numbers(pairs, n):
     return number_pairs(pairs["source"].cat.codes.to_numpy(), pairs["target"].cat.codes.to_numpy(), n)
 
@@ -361,9 +361,9 @@ def read_pairs(
 # %% ../../nbs/datasets/columns.ipynb #87247834
 def scored_pairs(
     rows: pd.DataFrame,  # from `read_rows`, with score
-) -> pd.DataFrame:  # source, target (codes), score, row and perhaps part
+) -> pd.DataFrame:  # source, target (codes), score, row and perhaps part and file
     "The score of every pair, whether it holds or not. Self-pairs are left out; of a repeated pair the first is taken."
-    found = rows[["source", "target", "score", "row", *rows.columns.intersection(["part"])]]
+    found = rows[["source", "target", "score", "row", *rows.columns.intersection(["part", "file"])]]
     found = found[found["source"] != found["target"]]
     return found[~repeats(found)].reset_index(drop=True)
 

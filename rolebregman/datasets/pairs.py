@@ -8,7 +8,6 @@ __all__ = ['list_ids', 'relative_to', 'Items', 'pair_blocks', 'own_kinds', 'from
 # %% ../../nbs/datasets/pairs.ipynb #9898bfb4
 import os
 from collections.abc import Callable, Mapping, Sequence
-
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,14 +15,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import beside
+from ..common import among_sorted, beside
 from .closure import note_implied, transitive_closure
+from .denied import judged_parts
 from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
 from .encoders import encode_texts
 from .coded import (
     count_both_ways, ids_in_order, pairs_of_numbers, places_of, require_items)
 from .columns import (
     NOT_HOLDING, numbered_pairs, pairs_of_table, pick_columns, read_rows, scored_pairs)
+from .parts import read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts, table_blocks
 from .weights import check_weights
 from .vectors import WORD_FILES, read_ids, read_vectors
@@ -286,26 +287,24 @@ def _dataset_of(name, features, nodes, numbers, said, at, part, scored, report, 
         weights = pd.Series(said["weight"].to_numpy(), ds.codes(rows))
         ds.weights = check_weights(weights[ds.codes(ds.edges["train"])], len(ds.edges["train"]))
     if scored is not None:
-        ds.graded = _graded(scored, row, ds, seed, fractions)
+        how = dict(seed=seed, fractions=fractions, apart=split == "node")
+        ds.graded, ds.denied, lost = _judged(ds, scored, row.index, **how)
         ds.hard_kinds += ("premise",)
+        if lost:
+            report["kept"][NOT_HOLDING] -= lost
+            report["dropped"][f"{NOT_HOLDING}, between two parts of the nodes"] = lost
     _note_oddities(ds, both.result())
     return ds.check_negatives()
 
 # %% ../../nbs/datasets/pairs.ipynb #d7121835
-def _graded(scored, row, ds, seed, fractions):
-    "The scored pairs as `ds.graded`: a pair that holds in its part of the split, any other in a part drawn by seed"
-    rows = places_of(scored, row.index).astype(np.int64)
-    part = pd.Series("", index=ds.codes(rows))
-    for k, edges in ds.edges.items():
-        part[ds.codes(edges)] = k
-    free = scored.assign(code=part.index)[~np.isin(part.index, ds.codes(ds.positives))]
-    if "part" in scored:
-        part[free["code"].to_numpy()] = free["part"].to_numpy()
-        free = free[:0]
-    free = free.sort_values(["source", "target"])
-    cuts = np.searchsorted(np.cumsum(fractions)[:-1], (np.arange(len(free)) + 0.5) / max(len(free), 1))
-    part[free["code"].to_numpy()] = np.array(PARTS)[np.random.default_rng(seed).permutation(cuts)]
-    return pd.DataFrame(dict(source=rows[:, 0], target=rows[:, 1], score=scored["score"], split=part.to_numpy()))
+def _judged(ds, scored, index, **how):
+    "`graded` and `denied` of the scored pairs, and how many are between two parts of the nodes"
+    rows = places_of(scored, index).astype(np.int64)
+    order = np.lexsort([scored[end].cat.codes for end in ("target", "source")])  # codes are in the order of ids
+    said = scored["part"].to_numpy() if "part" in scored else None
+    part, denied = judged_parts(ds, rows, order, said, **how)
+    lost = int((~among_sorted(ds.codes(rows), ds.codes(ds.holding))).sum()) - sum(map(len, denied.values()))
+    return pd.DataFrame(dict(source=rows[:, 0], target=rows[:, 1], score=scored["score"], split=part)), denied, lost
 
 
 def _bytes_of(rows):
@@ -331,11 +330,13 @@ def _note_oddities(ds, both):
             ds.report["kept"]["labelled as not holding, but implied by others"] = odd
 
 # %% ../../nbs/datasets/pairs.ipynb #5d0c7e11
-def _check_arguments(missing, split, fractions, split_column):
+def _check_arguments(missing, split, fractions, split_column, held_out):
     "Arguments of `from_pairs` that do not fit"
     if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
     if split_column is not None and (split != "edge" or tuple(fractions) != (0.8, 0.1, 0.1)):
         raise ValueError(f"split_column = {split_column!r} says the parts: leave split= and fractions= out")
+    if held_out and (split != "edge" or split_column is not None):
+        raise ValueError("valid= and test= say the parts: leave split= and split_column= out")
 
 
 def _report(pairs, read, nodes, held, scored, dropped):
@@ -377,6 +378,9 @@ def from_pairs(
     weight_column: str | None = None,  # column of weights: how much a training pair counts in the loss
     member: str | None = None,  # of an .npz, .safetensors or .zip of `embeddings` that holds several
     transitive: bool = False,  # what chains of pairs connect holds as well, and is never a negative
+    valid=None,  # pairs to validate on, a file or a table like `pairs`; with `test` alone, a share of `pairs`
+    test=None,  # pairs to test on, likewise; with `valid` alone there are none
+    drop_seen: bool = False,  # leave out held-out pairs that stand in another part as well; else they are an error
 ) -> DirectedDataset:  # nodes: id, and text where there is one
     """A dataset from the user's own pairs: `from_pairs("pairs.csv", embeddings="vectors.npy", ids=ids)`.
 
@@ -384,11 +388,15 @@ def from_pairs(
     depends on the seed and on the set of pairs, not on their order or on that of the vectors. Labels of pairs of which
     some do not hold, and with `min_label` all strengths, are kept in `graded`. Raises `ValueError` that names the file,
     row or argument, what was found, and what to do."""
-    _check_arguments(missing, split, fractions, split_column)
+    held_out = {part: given for part, given in dict(valid=valid, test=test).items() if given is not None}
+    _check_arguments(missing, split, fractions, split_column, held_out)
     items = Items(embeddings, ids, texts, id_column, encoder, member)
     where = str(pairs) if _is_file(pairs) else "pairs"
-    rows, read, dropped = read_rows(pairs, source, target, label, min_label, relation, relation_column, split_column,
-                                    sep, encoding, weight_column)
+    how = dict(source=source, target=target, label=label, min_label=min_label, relation=relation, sep=sep,
+               relation_column=relation_column, split_column=split_column, encoding=encoding,
+               weight_column=weight_column)
+    rows, read, dropped = (read_parts(dict(train=pairs, **held_out), drop_seen, fractions[1], seed, **how) if held_out
+                           else read_rows(pairs, **how))
     numbers, said, dropped = numbered_pairs(rows, dropped, where)
     scored = scored_pairs(rows) if NOT_HOLDING in dropped or min_label is not None else None
     asked = rows[rows["holds"]] if "holds" in rows else rows

@@ -37,7 +37,7 @@ def _joined(found, names):
             what = dict(score="labels", holds="labels", weight="weights").get(odd[0], odd[0])
             raise ValueError(f"{names[has]} has {what} and {names[lacks]} has none; give both a column of them, or "
                              "leave it out of both")
-    rows = pd.concat([rows.astype(dict(source=object, target=object)).assign(part=part)
+    rows = pd.concat([rows.astype(dict(source=object, target=object)).assign(part=part, file=names[part])
                       for part, (rows, _, _) in found.items()], ignore_index=True)
     ends = code_ids(rows["source"], rows["target"], what=["source", "target"])
     return rows.assign(source=ends[0], target=ends[1])
@@ -59,8 +59,8 @@ def _seen(rows, names, drop_seen):
         other = rows[(keys == keys[seen][0]) & (number == first[seen][0])].iloc[0]
         raise ValueError(f"{names[one['part']]}, row {one['row']} (the first is 0): {one['source']!r} -> "
                          f"{one['target']!r} stands in {names[other['part']]}, row {other['row']}, as well, "
-                         f"{seen.sum():,} such rows; what is held out must not be learned from: take them out, or drop "
-                         "them with drop_seen")
+                         f"{seen.sum():,} such rows; what is held out must not be learned from: take them out, or have "
+                         "them left out (drop_seen=)")
     return seen
 
 
@@ -82,7 +82,7 @@ def read_parts(
     share: float = 0.1,  # of the training pairs that become validation where there is no file of it
     seed: int = 0,  # of that draw
     **options,  # of `read_rows`, for each file
-) -> tuple[pd.DataFrame, dict, dict[str, int]]:  # rows with `part`, what was read, what was dropped; as `read_rows`
+) -> tuple[pd.DataFrame, dict, dict[str, int]]:  # as `read_rows`, the rows with `part` and `file`
     "The pairs of several files as one table. Raises what `read_rows` raises, and a ValueError for a pair in two."
     names, found = file_names(files), {part: read_rows(given, **options) for part, given in files.items()}
     rows, dropped = _joined(found, names), {}

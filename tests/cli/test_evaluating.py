@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from command_line import run
 
-from rolebregman.cli import fitting
+from rolebregman.cli import evaluating
 from rolebregman.cli.inputs import items_of
 from rolebregman.datasets import from_pairs, toy_tree
 from rolebregman.evaluation import evaluate
@@ -178,7 +178,7 @@ def test_a_split_does_not_move_when_vectors_arrive(tree, tmp_path):
     assert "has changed since fit: 5 items are new, 0 are gone, the others are as they were" in done.stderr
     found = json.loads(done.stdout)
     assert found["pairs"] == (before["split"] == "test").sum()
-    ds = fitting._of_split(own / "few", items_of(own / "few"), 8, False)
+    ds = evaluating._of_split(own / "few", items_of(own / "few"), 8, False)
     trained = {*before[before["split"] == "train"][["source", "target"]].itertuples(index=False, name=None)}
     tested = {*map(tuple, ds.nodes["id"].to_numpy()[ds.edges["test"]])}
     drawn = from_pairs(own / "pairs.csv", own / "vectors.csv", missing="drop")

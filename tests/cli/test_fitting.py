@@ -27,7 +27,7 @@ def test_fit_writes_a_head_that_is_the_librarys_own(project, tree):
     report = json.loads((project / "head" / "report.json").read_text())
     assert report["head"]["name"] == "directed_bregman" and report["pairs"] == dict(train=96, valid=12, test=12)
     assert report["inputs"]["pairs"] == "../pairs.csv" and set(report["metrics"]) == {"valid", "test"}
-    ds = fitting._dataset(project / "pairs.csv", Items(project / "vectors.csv"), report["inputs"]["how"])
+    ds = fitting.dataset_of(project / "pairs.csv", Items(project / "vectors.csv"), report["inputs"]["how"])
     torch.manual_seed(0)
     mine = fitting._settings("directed_bregman", dict(epochs=4, patience=20), [])[0]
     head = HEADS["directed_bregman"].head(12, maps="residual", rank=48, extra=16)
