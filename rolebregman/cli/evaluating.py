@@ -130,8 +130,9 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
     "The dataset of new pairs as `train`, and how many of them are in which part of those of `fit`"
     import pandas as pd
 
-    from rolebregman.datasets import from_pairs, require_items
+    from rolebregman.datasets.coded import require_items
     from rolebregman.datasets.columns import read_pairs, read_scores
+    from rolebregman.datasets.pairs import from_pairs
     with input_file(pairs) as path:
         text = {name: more[name] for name in ("sep", "encoding") if name in more}
         how |= ends_of(head, path, how["source"], how["target"], **text)

@@ -106,7 +106,8 @@ def score(
     """Write the distances of pairs, both ways.
 
     The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written."""
-    from rolebregman.datasets import pair_blocks, require_items
+    from rolebregman.datasets.coded import require_items
+    from rolebregman.datasets.pairs import pair_blocks
     from rolebregman.heads.distance_head import load_head
     items, counts = items_of(head, vectors, ids, texts, id_column, member=member), {}
     with input_file(pairs) as path:

@@ -366,7 +366,7 @@ def _codes_of_texts(columns):
     codes[lists.flatten().to_numpy()] = np.repeat(np.arange(len(lists), dtype=np.int32), lists.value_lengths())
     return np.split(codes, np.cumsum([len(column) for column in columns])[:-1]), found["text"].to_pandas()
 
-
+# %% ../../nbs/datasets/coded.ipynb #c0de0040
 def _coded_columns(columns):
     "Columns of pyarrow's texts, or of its whole numbers, as ones of codes of the same texts"
     if columns[0].type == "int64":
