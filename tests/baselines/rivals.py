@@ -1,11 +1,11 @@
 "The heads that the tests of this folder ask: every peer of the registry, narrow ones, and other settings of them"
 import torch
 
-from rolebregman.baselines import DeepDivergence, MaxAffineBregman, TransE, heads_of_group, make_head
+from rolebregman.baselines import HEADS, DeepDivergence, MaxAffineBregman, TransE, heads_of_group, make_head
 
 D = 6  # width of the embeddings
 F32, F64 = torch.float32, torch.float64
-PEERS = heads_of_group("peer")
+PEERS = tuple(name for name in heads_of_group("peer") if not HEADS[name].head.symmetric)  # those with a direction
 NARROW = {"iqe": dict(components=3, size=4, hidden=0), "wide_norm": dict(proj_dim=5, components=3, size=4, hidden=0),
     "transe": dict(proj_dim=5, hidden=0), "rotate": dict(proj_dim=3, hidden=0), "tversky": dict(features=7, hidden=0),
     "max_affine_bregman": dict(pieces=9), "deep_divergence": dict(pieces=9, hidden=0),
