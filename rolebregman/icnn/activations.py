@@ -189,8 +189,9 @@ class Activation(_Formulas):
 
     @classmethod
     def _apply(cls, function, formula, *tensors):
-        "Differentiate by hand; the compiler differentiates formulas by itself, and fuses them"
-        if cls.compiles and torch.compiler.is_compiling(): return formula(*tensors)
+        "Differentiate by hand; the compiler differentiates formulas by itself, and fuses them; an export keeps formulas"
+        exported = torch.jit.is_tracing() or torch.compiler.is_exporting()
+        if exported or cls.compiles and torch.compiler.is_compiling(): return formula(*tensors)
         return function.apply(*tensors, cls)
 
     @classmethod

@@ -43,6 +43,10 @@ class RoleHead(Module):
         "The features as they are, with their `sentence_embedding` (n, d); what else is passed (`kwargs`) is not used"
         return features
 
+    def to(self, *args, **kwargs) -> "RoleHead":
+        "As for any module, but where a model brings its modules to the precision of the first one the head keeps its own"
+        return self if len(args) == 1 and isinstance(args[0], torch.dtype) and not kwargs else super().to(*args, **kwargs)
+
     def get_embedding_dimension(self) -> int:
         "Width d of the embeddings"
         return self.head.dim
@@ -97,7 +101,17 @@ class _Similarity(SentenceTransformer):
     def similarity_fn_name(self, value):
         if value not in (None, "head"): raise ValueError(f"similarity_fn_name: expected 'head', found {value!r}")
 
-    def similarity(
+    @property
+    def similarity(self):  # a function, which losses and evaluators of the library take, too
+        "`similarity_of_all`"
+        return self.similarity_of_all
+
+    @property
+    def similarity_pairwise(self):  # likewise
+        "`similarity_of_each`"
+        return self.similarity_of_each
+
+    def similarity_of_all(
         self,
         embeddings1,  # (n, d) or (d,), sources
         embeddings2,  # (m, d) or (d,), targets
@@ -107,7 +121,7 @@ class _Similarity(SentenceTransformer):
         with _grad_if_wanted(x, y):
             return -self.head.pairwise(x, y)
 
-    def similarity_pairwise(
+    def similarity_of_each(
         self,
         embeddings1,  # (n, d), sources
         embeddings2,  # (n, d), the target of each
