@@ -44,8 +44,9 @@ class RoleHead(Module):
         return features
 
     def to(self, *args, **kwargs) -> "RoleHead":
-        "As for any module, but where a model brings its modules to the precision of the first one the head keeps its own"
-        return self if len(args) == 1 and isinstance(args[0], torch.dtype) and not kwargs else super().to(*args, **kwargs)
+        "As any module, but where a model brings all its modules to the precision of the first the head keeps its own"
+        if len(args) == 1 and isinstance(args[0], torch.dtype) and not kwargs: return self
+        return super().to(*args, **kwargs)
 
     def get_embedding_dimension(self) -> int:
         "Width d of the embeddings"
@@ -217,8 +218,13 @@ def batch_known(
     targets: list,  # (c,), c >= b; the first b are those of the sources
 ) -> Tensor:  # bool (b, c)
     "True where a candidate is the source itself, or a target that the batch names for the same source."
-    pairs = set(zip(sources, targets))
-    return torch.tensor([[(x, y) in pairs or x == y for y in targets] for x in sources])
+    numbers = {}  # of each item, in the order in which they come
+    x, y = (torch.tensor([numbers.setdefault(item, len(numbers)) for item in side], dtype=torch.int64)
+            for side in (sources, targets))
+    row, column = torch.unique(x, return_inverse=True)[1], torch.unique(y, return_inverse=True)[1]
+    named = torch.zeros(len(x), len(y), dtype=torch.bool)
+    named[row, column[:len(x)]] = True
+    return named[row[:, None], column] | (x[:, None] == y)
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abd
 class DirectedLoss(nn.Module):
