@@ -152,15 +152,7 @@ class _Tables(_Sides):
 
         in_blocks(one_block, len(table), block, "encoding" if encode == self.encode else "the search")
 
-# %% ../../nbs/retrieval/bounds.ipynb #3b1f0a12
-_ANY = 1e37  # beyond every form that has not overflown, and still a number of float32
-
-
-def _overflows(norm, bias):
-    "Where a form is not finite in float32, or so large that a product with another might not be"
-    return ~((norm < 1e18) & (bias.abs() < 1e36))
-
-
+# %% ../../nbs/retrieval/bounds.ipynb #3b1f0a11
 class Held(NamedTuple):
     "What an index holds at one moment. It never changes: another takes its place, in one step"
 
@@ -175,6 +167,14 @@ def _part(name, about):
     "A part of what is held, to be read and replaced by its name"
     return property(lambda self: getattr(self.held, name),
                     lambda self, value: setattr(self, "held", self.held._replace(**{name: value})), doc=about)
+
+# %% ../../nbs/retrieval/bounds.ipynb #3b1f0a12
+_ANY = 1e37  # beyond every form that has not overflown, and still a number of float32
+
+
+def _overflows(norm, bias):
+    "Where a form is not finite in float32, or so large that a product with another might not be"
+    return ~((norm < 1e18) & (bias.abs() < 1e36))
 
 
 class _Forms(_Tables):

@@ -1,6 +1,7 @@
 "The laws of a distance head, asked of every head in the registry and of every kind of Bregman head"
 
 import copy
+import io
 import json
 import pickle
 from functools import partial
@@ -648,3 +649,19 @@ def test_a_trace_is_the_head(name, inputs):
     x, y, more, others = torch.randn(4, 9, 6).unbind()
     traced = torch.jit.trace(head, (x[:4], y[:4]))
     assert torch.equal(traced(more, others), head(more, others))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name, how", [("directed_bregman", dict(inputs="unit")),
+                                       ("role_bregman", dict(activation="softplus", hidden=(8,)))])
+def test_an_onnx_export_gives_the_same_distances(name, how):
+    "For any number of pairs, computed by a library that knows nothing of ours"
+    runtime = pytest.importorskip("onnxruntime", reason="a package for development")
+    torch.manual_seed(0)
+    head = make_head(name, dim=6, **how).fit_standardizer(torch.randn(50, 6)).eval()
+    (x, y), n = torch.randn(2, 9, 6), torch.export.Dim("n")
+    program = torch.onnx.export(head, (x[:4], y[:4]), dynamo=True, dynamic_shapes=({0: n}, {0: n}),
+                                input_names=["x", "y"], verbose=False)
+    program.save(file := io.BytesIO())
+    found = runtime.InferenceSession(file.getvalue()).run(None, dict(x=x.numpy(), y=y.numpy()))[0]
+    torch.testing.assert_close(torch.from_numpy(found), head(x, y).detach(), rtol=1e-5, atol=1e-6)
