@@ -16,6 +16,7 @@ from .inputs import INPUTS as INPUTS
 from .inputs import Standardizer as Standardizer
 from .inputs import unit_length as unit_length
 from .ranking import Candidates as Candidates
+from .ranking import doubled as doubled
 from .ranking import encode_rows as encode_rows
 from .ranking import gather_rows as gather_rows
 from .ranking import robust_centre as robust_centre

@@ -209,6 +209,12 @@ class _ProductForm(_Scoring):
         return z
 
 # %% ../../nbs/heads/distance_head.ipynb #61148d2c
+def _full_precision(kind):
+    "A context without autocast to half precision, which has too few digits for terms that cancel"
+    lowered = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if lowered else nullcontext()
+
+
 class _AllPairs(_ProductForm):
     "Distances of all pairs"
 
@@ -220,9 +226,11 @@ class _AllPairs(_ProductForm):
     ) -> Tensor:  # (n, m)
         "The distances of all encoded pairs: in blocks, or by one matrix product where the head has a product form"
         if not exact and self.product_form:
-            centre = v.detach().mean(0)
-            (s, s_bias), (t, t_bias) = self.source_form(u, centre), self.target_form(v, centre)
-            return self.from_form(s_bias.unsqueeze(1) + t_bias - s @ t.T)
+            with _full_precision(u.device.type):
+                u, v = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (u, v))
+                centre = v.detach().mean(0)
+                (s, s_bias), (t, t_bias) = self.source_form(u, centre), self.target_form(v, centre)
+                return self.from_form(s_bias.unsqueeze(1) + t_bias - s @ t.T)
         pairs = self.pairs_at_once
         rows = max(1, pairs // max(1, len(v)))
         across = lambda some: torch.cat([self.compare(some.unsqueeze(1), part) for part in v.split(pairs)], 1)
@@ -282,7 +290,8 @@ class DistanceHead(_AllPairs):
                  "dtype": str(self.standardizer.mean.dtype).removeprefix("torch."), "rolebregman": __version__,
                  "inputs": self.inputs, "fitted": self.standardizer.fitted}
         text = json.dumps(about, indent=2, default=lambda value: value.tolist()) + "\n"  # NumPy's numbers as plain ones
-        write_files(folder, text, {name: tensor.contiguous() for name, tensor in self.state_dict().items()})
+        state = {name: tensor.contiguous().clone() for name, tensor in self.state_dict().items()}  # tied ones too
+        write_files(folder, text, state)
         return folder
 
 # %% ../../nbs/heads/distance_head.ipynb #8d2f5d2d

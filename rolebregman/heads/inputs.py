@@ -50,8 +50,10 @@ def unit_length(
 ) -> Tensor:  # (..., d)
     "`x / ||x||`, zero for zero. Scaled by a power of two first, which is exact, so that no square over- or underflows"
     largest = x.detach().abs().amax(-1, keepdim=True)
-    mantissa, _ = torch.frexp(largest)
-    x = x / torch.where(largest > 0, largest / (2 * mantissa), 1)
+    if not torch.compiler.is_exporting():  # ONNX has no frexp, and may divide by what rounds
+        mantissa, _ = torch.frexp(largest)
+        largest = largest / (2 * torch.where(largest > 0, mantissa, 1))
+    x = x / torch.where(largest > 0, largest, 1)
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / torch.where(norm > 0, norm, 1)
 

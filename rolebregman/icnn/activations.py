@@ -15,26 +15,31 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 # %% ../../nbs/icnn/activations.ipynb #067b4fb4
+def _recorded():
+    "Whether a graph is recorded, of gradients or of a trace"
+    return torch.is_grad_enabled() or torch.jit.is_tracing()
+
+
 def _times(x, *factors):
     "The product, in the memory of `x` where no graph is recorded"
     for factor in factors:
-        x = x * factor if torch.is_grad_enabled() else x.mul_(factor)
+        x = x * factor if _recorded() else x.mul_(factor)
     return x
 
 
 def _plus(x, term):
     "The sum, likewise"
-    return x + term if torch.is_grad_enabled() else x.add_(term)
+    return x + term if _recorded() else x.add_(term)
 
 
 def _sqrt(x):
     "The square root, likewise"
-    return x.sqrt() if torch.is_grad_enabled() else x.sqrt_()
+    return x.sqrt() if _recorded() else x.sqrt_()
 
 
 def _inverse(x):
     "One over `x`, likewise"
-    return x.reciprocal() if torch.is_grad_enabled() else x.reciprocal_()
+    return x.reciprocal() if _recorded() else x.reciprocal_()
 
 # %% ../../nbs/icnn/activations.ipynb #15c5b3b8
 class Layer(NamedTuple):
@@ -189,8 +194,9 @@ class Activation(_Formulas):
 
     @classmethod
     def _apply(cls, function, formula, *tensors):
-        "Differentiate by hand; the compiler differentiates formulas by itself, and fuses them"
-        if cls.compiles and torch.compiler.is_compiling(): return formula(*tensors)
+        "By hand; the compiler differentiates formulas by itself and fuses them, and what is exported is formulas"
+        exported = torch.jit.is_tracing() or torch.compiler.is_exporting()
+        if exported or cls.compiles and torch.compiler.is_compiling(): return formula(*tensors)
         return function.apply(*tensors, cls)
 
     @classmethod

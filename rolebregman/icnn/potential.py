@@ -79,10 +79,13 @@ class _Weights(nn.Module):
 
     def layers_and_output(self) -> tuple[list[tuple], Tensor]:  # (U_l, c_l, W_{l-1}) of each layer, and w
         "The weights of equation (1), None for the first W; all in float32 at least"
-        if self._held is not None: return self._held
+        if (held := self._held) is not None: return held  # read once: another thread may let go of it
         steps = [None, *(step() for step in self.steps)]
         layers = [(_full(u.weight), _full(u.bias), w) for u, w in zip(self.skips, steps)]
         return layers, self.output()[0] * (OUTPUT_GAIN * self.dim)
+
+    def __getstate__(self):
+        return self.__dict__ | {"_held": None}  # a copy computes its own
 
     @contextmanager
     def held_weights(self):

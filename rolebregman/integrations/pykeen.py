@@ -43,6 +43,16 @@ class HeadInteraction(Interaction):
         self.head.load_state_dict(self.start)
 
 # %% ../../nbs/integrations/pykeen.ipynb #6e1b4f03
+class _Given:
+    "An initialiser that gives a copy of the vectors at each reset, and can be pickled with the model"
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def __call__(self, _):
+        return self.vectors.clone()
+
+
 def head_model(
     head: DistanceHead,  # of the width of the vectors
     vectors,  # (n, d), of the entities, in the order of their ids in PyKEEN
@@ -65,6 +75,6 @@ def head_model(
         raise ValueError(f"vectors: expected shape {want}, entities and width of the head, found {found}")
     if not (finite := vectors.isfinite().all(1)).all():
         raise ValueError(f"vectors: row {int((~finite).nonzero()[0])} holds a NaN or an infinity; repair it")
-    how = dict(shape=(head.dim,), initializer=lambda _: vectors.clone(), trainable=trainable)
+    how = dict(shape=(head.dim,), initializer=_Given(vectors), trainable=trainable)
     return ERModel(triples_factory=triples_factory, interaction=HeadInteraction(head), random_seed=seed,
                    entity_representations=Embedding, entity_representations_kwargs=how, relation_representations=[])

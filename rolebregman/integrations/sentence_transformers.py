@@ -43,6 +43,11 @@ class RoleHead(Module):
         "The features as they are, with their `sentence_embedding` (n, d); what else is passed (`kwargs`) is not used"
         return features
 
+    def to(self, *args, **kwargs) -> "RoleHead":
+        "As any module, but where a model brings all its modules to the precision of the first the head keeps its own"
+        if len(args) == 1 and isinstance(args[0], torch.dtype) and not kwargs: return self
+        return super().to(*args, **kwargs)
+
     def get_embedding_dimension(self) -> int:
         "Width d of the embeddings"
         return self.head.dim
@@ -97,7 +102,17 @@ class _Similarity(SentenceTransformer):
     def similarity_fn_name(self, value):
         if value not in (None, "head"): raise ValueError(f"similarity_fn_name: expected 'head', found {value!r}")
 
-    def similarity(
+    @property
+    def similarity(self):  # a function, which losses and evaluators of the library take, too
+        "`similarity_of_all`"
+        return self.similarity_of_all
+
+    @property
+    def similarity_pairwise(self):  # likewise
+        "`similarity_of_each`"
+        return self.similarity_of_each
+
+    def similarity_of_all(
         self,
         embeddings1,  # (n, d) or (d,), sources
         embeddings2,  # (m, d) or (d,), targets
@@ -107,7 +122,7 @@ class _Similarity(SentenceTransformer):
         with _grad_if_wanted(x, y):
             return -self.head.pairwise(x, y)
 
-    def similarity_pairwise(
+    def similarity_of_each(
         self,
         embeddings1,  # (n, d), sources
         embeddings2,  # (n, d), the target of each
@@ -203,8 +218,13 @@ def batch_known(
     targets: list,  # (c,), c >= b; the first b are those of the sources
 ) -> Tensor:  # bool (b, c)
     "True where a candidate is the source itself, or a target that the batch names for the same source."
-    pairs = set(zip(sources, targets))
-    return torch.tensor([[(x, y) in pairs or x == y for y in targets] for x in sources])
+    numbers = {}  # of each item, in the order in which they come
+    x, y = (torch.tensor([numbers.setdefault(item, len(numbers)) for item in side], dtype=torch.int64)
+            for side in (sources, targets))
+    row, column = torch.unique(x, return_inverse=True)[1], torch.unique(y, return_inverse=True)[1]
+    named = torch.zeros(len(x), len(y), dtype=torch.bool)
+    named[row, column[:len(x)]] = True
+    return named[row[:, None], column] | (x[:, None] == y)
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abd
 class DirectedLoss(nn.Module):

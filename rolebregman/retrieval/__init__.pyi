@@ -5,6 +5,7 @@ from . import filters as filters
 from . import index as index
 from . import nearest as nearest
 from .bounds import BoundedItems as BoundedItems
+from .bounds import Held as Held
 from .bounds import as_array as as_array
 from .bounds import as_numbers as as_numbers
 from .bounds import check_rows as check_rows

@@ -6,12 +6,15 @@
 __all__ = ['faiss', 'Faiss']
 
 # %% ../../nbs/retrieval/engines.ipynb #c86f1aff
+import math
+import re
 from contextlib import contextmanager
 from copy import copy
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..common import out_of_memory
 
@@ -22,24 +25,29 @@ class _Lifted:
     def __init__(
         self,
         rows: Tensor,  # (m, q + 3), from which scale and floor are taken
+        width: int | None = None,  # of the points, at least q + 1, the default; what is beyond is filled with zeros
     ):
         t, bias = rows[:, :-3], rows[:, -3]
+        self.width = width or rows.shape[1] - 2
         square = t.square().sum(1)
         flat = (2 * bias / square.clamp(min=1e-30)).median().item()
         self.scale = flat**-0.5 if flat > 0 else 1.0
         room = 2 * bias - square / self.scale**2
         self.floor = (room.min() - 0.1 * room.std(correction=0)).item()  # some room for what comes later
 
+    def _padded(self, points):
+        return pad(points, (0, self.width - points.shape[1])).float().cpu().numpy()
+
     def lift(self, rows: Tensor) -> tuple[np.ndarray, float]:
-        "Points (n, q + 1) of equation (1) of the `rows`, and the least e^2"
+        "Points (n, width) of equation (1) of the `rows`, and the least e^2"
         t = rows[:, :-3]
         room = 2 * rows[:, -3] - t.square().sum(1) / self.scale**2 - self.floor
         points = torch.cat([t / -self.scale, room.clamp(min=0).sqrt().unsqueeze(1)], 1)
-        return points.float().cpu().numpy(), room.min().item()
+        return self._padded(points), room.min().item()
 
     def lift_queries(self, s: Tensor) -> np.ndarray:
-        "Points (n, q + 1) of the queries `s` (n, q + 3)"
-        return torch.cat([s[:, :-3] * self.scale, s.new_zeros(len(s), 1)], 1).float().cpu().numpy()
+        "Points (n, width) of the queries `s` (n, q + 3)"
+        return self._padded(s[:, :-3] * self.scale)
 
 # %% ../../nbs/retrieval/engines.ipynb #6d3f0c02
 def faiss():
@@ -67,6 +75,9 @@ def _for_arrays(index, name):
     return getattr(index, f"{name}_numpy", getattr(index, name))
 
 # %% ../../nbs/retrieval/engines.ipynb #6d3f0c05
+_PARTS = re.compile(r"(?:PQ|PRQ|PLSQ|\+)(\d+)")  # in a factory: into how many parts of one width points are cut
+
+
 class _Built(_Lifted):
     "An index of FAISS over lifted rows"
 
@@ -76,19 +87,21 @@ class _Built(_Lifted):
         factory: str = "",  # kind of index, as `faiss.index_factory` takes it; by default lists, as many as suit m
         tune: str = "",  # speed against recall, as `faiss.ParameterSpace` takes it: "nprobe=32", "efSearch=128"
     ):
-        super().__init__(rows)
-        package, width = faiss(), rows.shape[1] - 2
-        lists = max(1, min(int(4 * len(rows)**0.5), len(rows) // 40))
+        parts = math.lcm(*(int(part) for part in _PARTS.findall(factory) if int(part)))
+        super().__init__(rows, -(-(rows.shape[1] - 2) // parts) * parts)
+        package, lists = faiss(), max(1, min(int(4 * len(rows)**0.5), len(rows) // 40))
         self.name = f"factory={factory!r}, tune={tune!r}"
         self.serial = torch.zeros(0, dtype=torch.int64)  # FAISS's number of each row, for rows may go
         with _refusing(f"{self.name} for {len(rows)} rows"):
-            self.index = package.index_factory(width, factory or f"IVF{lists},Flat", package.METRIC_L2)
-            if hasattr(self.index, "cp"):
-                self.index.cp.niter, self.index.cp.min_points_per_centroid = 10, 1
-            share = max(1, len(rows) // max(50_000, 64 * getattr(self.index, "nlist", 1)))
+            self.index = package.index_factory(self.width, factory or f"IVF{lists},Flat", package.METRIC_L2)
+            inner = package.try_extract_index_ivf(self.index)
+            if inner is not None:
+                inner.cp.niter, inner.cp.min_points_per_centroid = 10, 1
+            share = max(1, len(rows) // max(50_000, 64 * (inner.nlist if inner else 1)))
             if not self.index.is_trained:
                 _for_arrays(self.index, "train")(self.lift(rows[::share])[0])
-            tune = tune or ("" if factory else f"nprobe={max(8, lists // 64)}")
+            if inner is not None:
+                inner.nprobe = max(8, inner.nlist // 64)
             if tune:
                 package.ParameterSpace().set_index_parameters(self.index, tune)
             self._append(rows)
@@ -101,27 +114,28 @@ class _Built(_Lifted):
 
 # %% ../../nbs/retrieval/engines.ipynb #6d3f0c08
 class _Changing(_Built):
-    "Another engine for each change, so that an interruption leaves no half of one"
+    "Another engine for each change: who searches the old one, or is interrupted, has all of it"
 
     @classmethod
     def from_saved(cls, name: str, index, serial: np.ndarray, scale: float, floor: float) -> "Faiss":
         "From what was saved of one: `name` and `index`, the rows' numbers `serial` (n,), `scale` and `floor`"
         engine = cls.__new__(cls)
         engine.name, engine.index, engine.serial = name, index, torch.from_numpy(serial)
-        engine.scale, engine.floor = scale, floor
+        engine.scale, engine.floor, engine.width = scale, floor, index.d
         return engine
 
     @property
     def worn(self) -> bool:
-        "Whether it is to be made anew: so many rows have gone, or an addition was interrupted"
-        return self.index is None or 2 * len(self.serial) < self.index.ntotal
+        "Whether so many rows have gone that it is to be made anew"
+        return 2 * len(self.serial) < self.index.ntotal
 
     def add(self, rows: Tensor) -> "Faiss | None":
         "One with more `rows` (m, q); None where they do not fit or FAISS refuses them: the index is to be made anew"
-        if self.index is None or any(self.lift(some)[1] < 0 for some in rows.split(1 << 16)): return None
-        new, self.index = copy(self), None  # FAISS cannot take back what was added
+        if any(self.lift(some)[1] < 0 for some in rows.split(1 << 16)): return None
+        new = copy(self)
         try:
             with _refusing(self.name):
+                new.index = faiss().clone_index(self.index)
                 new._append(rows)
         except ValueError:
             return None
@@ -134,10 +148,24 @@ class _Changing(_Built):
         return new
 
 # %% ../../nbs/retrieval/engines.ipynb #6d3f0c0a
+_MORE = 4  # times as many rows as wanted are asked for where FAISS cannot leave any out: at most half have gone
+
+
+def _options(package, index, selector):
+    "What FAISS takes so that only selected rows are found by such an index, the settings of its own kept"
+    index = package.downcast_index(index)
+    if isinstance(index, package.IndexPreTransform):
+        return package.SearchParametersPreTransform(index_params=_options(package, index.index, selector))
+    if isinstance(index, package.IndexIVF): return package.SearchParametersIVF(sel=selector, nprobe=index.nprobe)
+    if isinstance(index, package.IndexHNSW):
+        return package.SearchParametersHNSW(sel=selector, efSearch=index.hnsw.efSearch)
+    return package.SearchParameters(sel=selector)
+
+
 class Faiss(_Changing):
     """An index of FAISS over the rows that `Nearest` lays out. Equal rows make an equal index: all seeds are fixed.
 
-    `add` and `keep` return another in place of this one, so that an interruption leaves no half of a change. Raises
+    `add` and `keep` return another in place of this one, which stays as it is and may be searched meanwhile. Raises
     `ImportError` where FAISS is missing and `ValueError` where it refuses `factory` or `tune`.
     """
 
@@ -147,21 +175,29 @@ class Faiss(_Changing):
         count: int,  # how many of each
         only: Tensor | None = None,  # rows that count, int64 (c,), None for all
     ) -> Tensor:  # int64 (n, count), -1 for none
-        "Rows that may be nearest. Raises `ValueError` where this kind of index cannot leave rows out"
-        package, query = faiss(), self.lift_queries(s)
-        options = self._options(package, only) if only is not None or len(self.serial) < self.index.ntotal else {}
-        with _refusing(f"{self.name} to search " + ("with rows left out" if options else f"{len(s)} queries")):
-            search = _for_arrays(self.index, "search")
-            found = torch.from_numpy(search(query, min(count, self.index.ntotal), **options)[1])
-        return torch.searchsorted(self.serial, found).masked_fill(found < 0, -1).to(s.device)
+        """Rows that may be nearest. Where FAISS cannot leave rows out, it is asked for more and those are dropped; a
+        query for which too few are left gets none."""
+        package, query, total = faiss(), self.lift_queries(s), self.index.ntotal
+        search = _for_arrays(self.index, "search")
+        if only is None and len(self.serial) == total:
+            with _refusing(f"{self.name} to search {len(s)} queries"):
+                return torch.from_numpy(search(query, min(count, total))[1]).to(s.device)
+        counts = torch.zeros(total, dtype=torch.bool)
+        counts[self.serial if only is None else self.serial[only.cpu()]] = True
+        mask = np.packbits(counts.numpy(), bitorder="little")
+        try:
+            options = _options(package, self.index, package.IDSelectorBitmap(mask))
+            found = torch.from_numpy(search(query, min(count, total), params=options)[1])
+        except RuntimeError as error:
+            if out_of_memory(error): raise
+            found = torch.from_numpy(search(query, min(_MORE * count, total))[1])
+        gone = (found < 0) | ~counts[found.clamp(min=0)]
+        if found.shape[1] > count or gone[found >= 0].any():
+            found, gone = self._front(found, gone, count)
+        return torch.searchsorted(self.serial, found).masked_fill(gone, -1).to(s.device)
 
-    def _options(self, package, only):
-        "What FAISS takes so that only some rows are found: those that are still there, and those of them in `only`"
-        make, own = package.SearchParameters, {}
-        mask = np.zeros(self.index.ntotal, dtype=bool)
-        mask[(self.serial if only is None else self.serial[only.cpu()]).numpy()] = True
-        if isinstance(self.index, package.IndexIVF):
-            make, own = package.SearchParametersIVF, {"nprobe": self.index.nprobe}
-        if isinstance(self.index, package.IndexHNSW):
-            make, own = package.SearchParametersHNSW, {"efSearch": self.index.hnsw.efSearch}
-        return {"params": make(sel=package.IDSelectorBitmap(np.packbits(mask, bitorder="little")), **own)}
+    def _front(self, found, gone, count):
+        "What counts of each row (n, c) before what does not, `count` of it; nothing where there is less"
+        order = gone.long().sort(dim=1, stable=True).indices[:, :count]
+        found, gone = found.gather(1, order), gone.gather(1, order)
+        return found, gone | gone.any(1, keepdim=True)

@@ -10,6 +10,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from torch import Tensor
 
 from ..common import write_whole
 from ..heads.distance_head import DistanceHead, load_head
-from .bounds import fingerprint
+from ..heads.ranking import doubled
+from .bounds import Held, fingerprint
 from .engines import Faiss, faiss
 from .files import (
     FORMAT, flush_to_disk, read_description, read_parts, remove_leftovers, write_part)
@@ -26,17 +28,32 @@ from .filters import check_count, new_ids, positions_of, read_filter, whole_numb
 from .nearest import GROUP, Nearest
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c01
+class _Turn:
+    "Who changes an index waits for others who do; a copy of the index has turns of its own"
+
+    def __init__(self):
+        self.lock = Lock()
+
+    def __reduce__(self):
+        return type(self), ()
+
+
 class _Described(Nearest):
     "Which side the items are, how they are searched, and what stands where"
 
     kind = "target"
 
+    def _now(self):
+        "This index as it is now, whatever is added and removed meanwhile"
+        now = object.__new__(type(self))
+        now.__dict__.update(self.__dict__)
+        return now
+
     def __init__(self, head, backend, factory, tune):
         super().__init__(head, self.kind)
         if backend not in ("exact", "faiss"):
             raise ValueError(f"backend: expected 'exact' or 'faiss', found {backend!r}")
-        self.backend, self.factory, self.tune, self.engine = backend, factory, tune, None
-        self.ids = np.zeros(0, dtype=np.int64)
+        self.backend, self.factory, self.tune, self.turn = backend, factory, tune, _Turn()
         if backend == "faiss":
             self._need_product_form("backend 'faiss'")
             faiss()
@@ -58,7 +75,7 @@ class _Described(Nearest):
         return "exact, by inner products" if self.by_product else f"exact, all distances computed: {self._why()}"
 
     def _make_engine(self):
-        self.engine = Faiss(self.rows, self.factory, self.tune)
+        self.held = self.held._replace(engine=Faiss(self.rows, self.factory, self.tune))
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c03
 class _Growing(_Described):
@@ -85,17 +102,16 @@ class _Growing(_Described):
         "Add targets: all, or none where this raises or is interrupted. Many at once are much cheaper than one by one"
         self.check_head()
         Y = self.as_table(Y, self.item_name)
-        ids, before = new_ids(ids, len(Y), self.ids), dict(self.__dict__)
-        try:
-            self.extend(Y)
+        with self.turn.lock:
+            new = self._now()
+            ids = new_ids(ids, len(Y), new.ids)
+            new.extend(Y)
             if self.backend == "faiss" and len(ids):
-                self.engine = self.engine and self.engine.add(self.rows[len(self.ids):])
-                if self.engine is None:
-                    self._make_engine()
-            self.ids = np.concatenate([self.ids, ids])
-        except BaseException:
-            self.__dict__.update(before)
-            raise
+                engine = new.engine and new.engine.add(new.rows[len(new.ids):])
+                new.held = new.held._replace(engine=engine)
+                if engine is None:
+                    new._make_engine()
+            self.held = new.held._replace(ids=np.concatenate([new.ids, ids]))
         return ids
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c06
@@ -109,21 +125,26 @@ class _Shrinking(_Growing):
     ):
         "Remove by id; the others keep theirs. Raises `ValueError` for an id that is not in the index, and removes none"
         ids = np.unique(whole_numbers(ids))
-        if (strange := ~np.isin(ids, self.ids)).any():
-            raise ValueError(f"ids: {ids[strange][0]} is not in the index; nothing was removed")
-        stay = ~np.isin(self.ids, ids)
+        with self.turn.lock:
+            new = self._now()
+            if (strange := ~np.isin(ids, new.ids)).any():
+                raise ValueError(f"ids: {ids[strange][0]} is not in the index; nothing was removed")
+            new._keep(~np.isin(new.ids, ids))
+            self.held = new.held
+
+    def _keep(self, stay: np.ndarray):
+        "Let all go but those that stay, bool (m,)"
         if stay.all(): return
-        keep = torch.from_numpy(stay)
-        part = lambda rows: None if rows is None or not stay.any() else rows[keep.to(self.device)]
-        left = {"ids": self.ids[stay], "items": part(self.items), "rows": part(self.rows)}
         if not stay.any():
-            left |= {"centre": None, "engine": None}
-        elif self.engine is not None:
-            left["engine"] = self.engine.keep(keep)
-        self.__dict__.update(left)  # in one step
-        if self.engine is not None and self.engine.worn:
+            self.held = Held()
+            return
+        keep = torch.from_numpy(stay)
+        part = lambda rows: None if rows is None else rows[keep.to(self.device)]
+        engine = self.engine and self.engine.keep(keep)
+        self.held = self.held._replace(ids=self.ids[stay], items=part(self.items), rows=part(self.rows), engine=engine)
+        if engine is not None and engine.worn:
             with suppress(ValueError):
-                self._make_engine()  # too few for its lists: the old engine serves on, the removed masked
+                self._make_engine()  # too few for its lists: the old engine serves on, the removed left out
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c08
 class _Searched(_Shrinking):
@@ -156,7 +177,7 @@ class _Searched(_Shrinking):
 
     def by_engine(self, q, k: int, only, out):
         "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, of what the engine finds"
-        if self.engine is None or self.engine.index is None:
+        if self.engine is None:
             self._make_engine()
         s, spare = self.query_rows(q)
         most = int(torch.bincount(out[0]).max()) if len(out[0]) else 0
@@ -182,7 +203,8 @@ class _Asked(_Searched):
         Raises `ValueError` for an empty index, queries of another width or with a NaN, a `k` beyond what the index
         has or the filter leaves, and a head that has changed since its targets were indexed.
         """
-        return self._search(X, k, filter, self.by_engine if self.backend == "faiss" else None)
+        now = self._now()
+        return now._search(X, k, filter, now.by_engine if self.backend == "faiss" else None)
 
     def recall(
         self,
@@ -191,10 +213,11 @@ class _Asked(_Searched):
         filter=None,  # as for `search`
     ) -> float:  # between 0 and 1
         "Share of the k nearest that `search` finds; what is as near as the last of them counts too"
-        if not len(X := self._ready(X)): raise ValueError(f"{self.query_name}: expected at least one query")
-        found = self.search(X, k, filter)[0]
+        now = self._now()
+        if not len(X := now._ready(X)): raise ValueError(f"{self.query_name}: expected at least one query")
+        found = now.search(X, k, filter)[0]
         with torch.no_grad():
-            last = self._search(X, k, filter)[0][:, -1:]
+            last = now._search(X, k, filter)[0][:, -1:]
         return (found <= last + 1e-5 * last.abs()).double().mean().item()
 
 # %% ../../nbs/11_retrieval.ipynb #740d55aa
@@ -207,12 +230,10 @@ class _Saved(_Asked):
     ) -> Path:  # the folder
         "Write the index and its head. Several may save into one folder and load from it: it holds what was saved last"
         self.check_head()
-        if self.backend == "faiss" and len(self) and (self.engine is None or self.engine.index is None):
-            self._make_engine()
-        folder = Path(folder)
+        now, folder = self._now(), Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            self._write(folder)
+            now._write(folder)
         return folder
 
     def _write(self, folder: Path):
@@ -306,13 +327,15 @@ class _Restored(_Loaded):
     def _fill(self, arrays: dict, about: dict):
         "Take the arrays of `_shapes`, as mapped from their files"
         part = lambda name: torch.from_numpy(arrays[name]).to(self.device) if name in arrays else None
-        self.ids, self.centre = np.array(arrays["ids"]), part("centre")
-        self.items, self.rows = part("items"), part("rows")
+        items, centre, engine = part("items"), arrays.get("centre"), None
         if about["count"]:
-            self.items = self.items.to(self.head.standardizer.mean.dtype)
+            items = items.to(self.head.standardizer.mean.dtype)
         if "engine" in arrays:
-            self.engine = Faiss.from_saved(
+            engine = Faiss.from_saved(
                 f"factory={about['factory']!r}", arrays["engine"], np.array(arrays["serial"]), *about["lift"])
+        if centre is not None:
+            centre = torch.from_numpy(centre).to(self.fine.standardizer.mean.device)
+        self.held = Held(items, part("rows"), centre, np.array(arrays["ids"]), engine)
 
 # %% ../../nbs/11_retrieval.ipynb #081cdf2a
 class _Vectors(_Restored):
@@ -324,10 +347,11 @@ class _Vectors(_Restored):
 
         Raises `ValueError` without a product form, and where it overflows for one of the items."""
         self._need_product_form("to_vectors")
-        if not len(self): raise ValueError(f"the index is empty: add {self.kind}s first")
-        if len(wild := self.ids[(self.rows[:, -2] < -1e36).cpu().numpy()]):
+        rows, ids = (now := self.held).rows, now.ids
+        if not len(ids): raise ValueError(f"the index is empty: add {self.kind}s first")
+        if len(wild := ids[(rows[:, -2] < -1e36).cpu().numpy()]):
             raise ValueError(f"the form of {self.kind} {wild[0]} overflows: remove it, and those like it")
-        return torch.cat([-self.rows[:, :-3], -self.rows[:, -3:-2]], 1).float().cpu().numpy()
+        return torch.cat([-rows[:, :-3], -rows[:, -3:-2]], 1).float().cpu().numpy()
 
     @torch.no_grad()
     def query_vectors(
@@ -336,11 +360,11 @@ class _Vectors(_Restored):
     ) -> tuple[np.ndarray, np.ndarray]:  # float32 (n, q + 1) and biases (n,)
         "Queries for `to_vectors`; `head.from_form(bias - product)` is the distance up to rounding"
         self._need_product_form("query_vectors")
-        X = self._ready(X)
-        parts = [torch.zeros(0, self.rows.shape[1] - 1)]
+        now = self._now()
+        X, parts = now._ready(X), [torch.zeros(0, now.rows.shape[1] - 1)]
 
         def work(start, q):
-            bias, (s, spare) = self.forms()[1](q.double(), self.centre)[1], self.query_rows(q)
+            bias, (s, spare) = now.forms()[1](doubled(q), now.centre)[1].to(q), now.query_rows(q)
             if len(wild := spare.isinf().nonzero()):
                 raise ValueError(f"{self.query_name}: the form of row {start + int(wild[0])} overflows; leave it out")
             parts.append(torch.cat([s[:, :-2], bias[:, None]], 1).float().cpu())
@@ -368,21 +392,22 @@ class TargetIndex(_Vectors):
         """The head's own distances of what another engine has found.
 
         Raises `ValueError` for an id that is not in the index."""
-        X, ids = self._ready(X), torch.from_numpy(whole_numbers(ids))
+        now, ids = self._now(), torch.from_numpy(whole_numbers(ids))
+        X = now._ready(X)
         if ids.ndim != 2 or len(ids) != len(X):
             raise ValueError(f"ids: expected {len(X)} rows, found shape {tuple(ids.shape)}")
-        j = positions_of(ids, self.ids)
+        j = positions_of(ids, now.ids)
         if len(strange := ids[(j < 0) & (ids != -1)]): raise ValueError(f"ids: {strange[0]} is not in the index")
         j = j.to(self.device)
-        parts = [(self.items.new_zeros(0, ids.shape[1]), j[:0])]
+        parts = [(now.items.new_zeros(0, ids.shape[1]), j[:0])]
 
         def work(start, q):
             i, c = (j[start:start + len(q)] >= 0).nonzero().T
-            parts.append(self.pick(q, i, j[start + i, c], ids.shape[1]))
+            parts.append(now.pick(q, i, j[start + i, c], ids.shape[1]))
 
         self.encode_blocks(X, self.query_name, self.encode_query, work, "repair the row or leave it out", 1 << 12)
         distances, where = (torch.cat(part) for part in zip(*parts))
-        return distances, torch.from_numpy(self.ids).to(self.device)[where.clamp(min=0)].masked_fill(where < 0, -1)
+        return distances, torch.from_numpy(now.ids).to(self.device)[where.clamp(min=0)].masked_fill(where < 0, -1)
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c13
 class SourceIndex(TargetIndex):

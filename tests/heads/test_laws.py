@@ -1,7 +1,9 @@
 "The laws of a distance head, asked of every head in the registry and of every kind of Bregman head"
 
 import copy
+import io
 import json
+import pickle
 from functools import partial
 
 import pytest
@@ -604,3 +606,62 @@ def test_the_two_parts_of_a_product_form_make_the_distance(name):
     (s, s_bias), (t, t_bias) = head.source_form(u, v.mean(0)), head.target_form(v, v.mean(0))
     found = head.from_form(s_bias[:, None] + t_bias - s @ t.T)
     assert torch.allclose(found, head.compare(u[:, None], v), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", [name for name in HEADS if HEADS[name].head.product_form])
+def test_the_product_form_takes_half_precision(name, dtype):
+    "In float32, where its terms cancel: the same as the float32 head of the same weights and inputs"
+    torch.manual_seed(0)
+    head, x, y = make_head(name, dim=6).to(dtype), torch.randn(7, 6), torch.randn(5, 6)
+    found = head.pairwise(x, y, exact=False)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, head.pairwise(x, y).float(), rtol=0.1, atol=0.1)
+    found.sum().backward()
+    single = make_head(name, dim=6)
+    wanted = single.pairwise(x, y, exact=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        u, v = single.encode_source(x).float(), single.encode_target(y).float()
+        lowered = single.compare_all(u, v, exact=False)
+    assert torch.equal(lowered, single.compare_all(u, v, exact=False)) and lowered.shape == wanted.shape
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_can_be_copied_while_weights_are_held(name):
+    head, x = make_head(name, dim=6), torch.randn(3, 6)
+    with head.held_weights():
+        head(x, x).sum().backward()
+        other = copy.deepcopy(head)
+        again = pickle.loads(pickle.dumps(head))
+    for one in other, again:
+        assert torch.equal(one(x, x.flip(0)), head(x, x.flip(0)))
+        with torch.no_grad():
+            for weight in one.parameters(): weight.add_(0.1)
+        assert not torch.equal(one(x, x.flip(0)), head(x, x.flip(0))) or name == "cosine"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("inputs", ["standard", "unit"])
+@pytest.mark.parametrize("name", HEADS)
+def test_a_trace_is_the_head(name, inputs):
+    torch.manual_seed(0)
+    head = make_head(name, dim=6, inputs=inputs).fit_standardizer(torch.randn(50, 6)).eval()
+    x, y, more, others = torch.randn(4, 9, 6).unbind()
+    traced = torch.jit.trace(head, (x[:4], y[:4]))
+    assert torch.equal(traced(more, others), head(more, others))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name, how", [("directed_bregman", dict(inputs="unit")),
+                                       ("role_bregman", dict(activation="softplus", hidden=(8,)))])
+def test_an_onnx_export_gives_the_same_distances(name, how):
+    "For any number of pairs, computed by a library that knows nothing of ours"
+    runtime = pytest.importorskip("onnxruntime", reason="a package for development")
+    torch.manual_seed(0)
+    head = make_head(name, dim=6, **how).fit_standardizer(torch.randn(50, 6)).eval()
+    (x, y), n = torch.randn(2, 9, 6), torch.export.Dim("n")
+    program = torch.onnx.export(head, (x[:4], y[:4]), dynamo=True, dynamic_shapes=({0: n}, {0: n}),
+                                input_names=["x", "y"], verbose=False)
+    program.save(file := io.BytesIO())
+    found = runtime.InferenceSession(file.getvalue()).run(None, dict(x=x.numpy(), y=y.numpy()))[0]
+    torch.testing.assert_close(torch.from_numpy(found), head(x, y).detach(), rtol=1e-5, atol=1e-6)

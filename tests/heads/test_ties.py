@@ -75,7 +75,7 @@ class Softplus(DistanceHead):
     "Says the same of every pair, by a function that a processor computes in two ways"
 
     def compare(self, u, v):
-        return torch.nn.functional.softplus(0 * (u + v).sum(-1) + 0.37).exp()
+        return torch.nn.functional.softplus(0 * (u + v).sum(-1) + 2.518796920776367)
 
 
 def test_a_constant_wins_nothing(threads):

@@ -1,4 +1,5 @@
 "A head as an interaction of PyKEEN: scored by it, trained and ranked by its own loops"
+import pickle
 import warnings
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 import torch
 
 from rolebregman.baselines import make_head
-from rolebregman.evaluation import evaluate
+from rolebregman.evaluation import evaluate, filtered_ranks
 from rolebregman.integrations import HeadInteraction, head_model
 
 DIM = 8
@@ -70,3 +71,34 @@ def test_pykeen_faults(toy, triples):
         head_model(head, toy.features[:, 1:], triples("train"))
     with pytest.raises(TypeError, match="expected a DistanceHead"):
         HeadInteraction(torch.nn.Linear(2, 2))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_can_be_saved_and_resets_to_its_vectors(toy, triples, tmp_path):
+    model = head_model(make_head("directed_bregman", dim=toy.dim), toy.features, triples("train"))
+    torch.save(model, tmp_path/"model.pkl")
+    for again in torch.load(tmp_path/"model.pkl", weights_only=False), pickle.loads(pickle.dumps(model)):
+        rows = torch.tensor([[3, 0, 8]])
+        with torch.no_grad():
+            assert torch.equal(again.score_hrt(rows), model.score_hrt(rows))
+            again.entity_representations[0]._embeddings.weight.zero_()
+        again.reset_parameters_()
+        with torch.no_grad(): assert torch.equal(again.score_hrt(rows), model.score_hrt(rows))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_with_loops_left_out_pykeen_ranks_as_we_do(toy, triples):
+    "Its own convention keeps the entity itself among its candidates"
+    from pykeen.evaluation import RankBasedEvaluator
+    head = make_head("directed_bregman", dim=toy.dim).fit_standardizer(toy.features)
+    model, every = head_model(head, toy.features, triples("train")), torch.arange(toy.num_nodes)
+    loops = torch.stack([every, 0 * every, every], 1)
+    holding = torch.from_numpy(np.insert(toy.holding, 1, 0, axis=1))
+    ours = (1 / filtered_ranks(head, toy)).mean().item()
+
+    def theirs(*out):
+        return RankBasedEvaluator().evaluate(
+            model, triples("test").mapped_triples, batch_size=64, use_tqdm=False, additional_filter_triples=list(out)
+        ).get_metric("tail.realistic.inverse_harmonic_mean_rank")
+
+    assert theirs(holding, loops) == pytest.approx(ours, rel=1e-6) and theirs(holding) < ours - 0.05

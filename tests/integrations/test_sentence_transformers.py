@@ -10,12 +10,14 @@ import torch
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the libraries warn of while they are imported
+    from datasets import Dataset
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
     from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer import losses
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
     from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
 
@@ -262,3 +264,68 @@ def test_the_trainer_trains_encoder_and_head(toy, tmp_path, loss):
     assert last["score"] > first["score"] + 0.1 and last["direction_accuracy"] > 0.8
     logged = next(row for row in trainer.state.log_history if "eval_score" in row)
     assert {"eval_ranking_accuracy", "eval_direction_accuracy"} <= set(logged)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_known_pairs_against_a_loop(seed):
+    g = np.random.default_rng(seed)
+    sources = [tuple(x) for x in g.integers(4, size=(30, 2)).tolist()]
+    targets = [tuple(x) for x in g.integers(4, size=(30 + 20 * (seed % 2), 2)).tolist()]
+    pairs = set(zip(sources, targets))
+    wanted = [[(x, y) in pairs or x == y for y in targets] for x in sources]
+    assert batch_known(sources, targets).tolist() == wanted
+    assert batch_known([], []).shape == (0, 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss",
+                                  "MultipleNegativesSymmetricRankingLoss"])
+def test_losses_of_the_library_take_the_similarity(loss, tmp_path):
+    model = model_of()
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    data = Dataset.from_dict(dict(anchor=WORDS[:4], positive=WORDS[4:]))
+    settings = SentenceTransformerTrainingArguments(str(tmp_path), num_train_epochs=1, learning_rate=1e-2, use_cpu=True,
+                                                    report_to="none", save_strategy="no", disable_tqdm=True)
+    measure = getattr(losses, loss)(model, similarity_fct=model.similarity, scale=1)
+    trainer = SentenceTransformerTrainer(model, settings, train_dataset=data, loss=measure)
+    trainer.train()
+    assert sum((before[name] != value).any() for name, value in model.named_parameters()) > 3
+    assert measure.get_config_dict()["similarity_fct"] == "similarity_of_all"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_head_keeps_its_precision_behind_an_encoder_of_another(dtype, tmp_path):
+    "When it is joined, and when the model is loaded; what is asked for by name is done"
+    bag = SentenceTransformer(modules=[Dense(WIDTH, WIDTH), Dense(WIDTH, WIDTH)], device="cpu").to(dtype)
+    head = make_head("role_bregman", dim=WIDTH)
+    before = {name: value.clone() for name, value in head.state_dict().items()}
+    model = DirectedEncoder.join(bag, head)
+    assert model.head is head and next(model.parameters()).dtype == dtype
+    assert all(torch.equal(value, before[name]) for name, value in head.state_dict().items())
+    assert {value.dtype for value in head.state_dict().values()} == {torch.float32}
+    x, y = torch.randn(2, 3, WIDTH).to(dtype)
+    assert torch.equal(model.similarity(x, y), -head.pairwise(x.float(), y.float()).detach())
+    assert next(model.to(torch.float64).head.parameters()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", ["role_bregman", "cosine"])
+def test_the_loss_takes_a_model_of_half_precision_and_autocast(name):
+    model = model_of(head=name)
+    model.head.to(torch.bfloat16)
+    for autocast in False, True:
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            texts = [model.preprocess(WORDS[:4]), model.preprocess(WORDS[4:])]
+            loss = DirectedLoss(model)(texts)
+        (loss["rank"] + loss["direction"]).backward()
+        assert loss["rank"].isfinite() and any(p.grad is not None for p in model.head.parameters())
+
+
+def test_equal_texts_of_several_nodes_tie_in_the_evaluator(toy):
+    "Texts of all nodes are one: no pair is told from another, in whatever batch its texts are encoded"
+    ds = dataclasses.replace(toy, nodes=toy.nodes.assign(text=[WORDS[0]] * toy.num_nodes))
+    seen = []
+    model = model_of()
+    encode = model.encode
+    model.encode = lambda texts, **how: seen.extend(texts) or encode(texts, **how)
+    found = DirectedEvaluator(ds, "test", candidates=20)(model)
+    assert found["ranking_accuracy"] == found["direction_accuracy"] == 0.5 and seen == WORDS[:1]

@@ -1,4 +1,8 @@
 "Targets come and go, and what is wrong is said"
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy, deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +64,68 @@ def test_a_removal_is_whole_or_none(monkeypatch):
     index = TargetIndex(make_head("role_bregman", dim=D), Y, "faiss", factory="Flat")
     monkeypatch.setattr(Faiss, "keep", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt): index.remove([1, 2])
+    agree(index, X, Y, 7)
+
+
+def change(index, Y, how):
+    if how == "remove": index.remove(range(0, 300, 2))
+    if how == "remove all": index.remove(index.ids)
+    if how == "add": index.add(1e-3 * Y[:40])
+    if how == "replace":
+        index.remove(range(150))
+        index.add(-Y[:150], ids=range(150))
+
+
+@pytest.mark.parametrize("how", ["remove", "remove all", "add", "replace"])
+@pytest.mark.parametrize("name, backend", [("role_bregman", "exact"), ("mlp", "exact"), ("role_bregman", "faiss")])
+def test_a_search_sees_one_state_of_the_index(name, backend, how):
+    "What others change while its queries are encoded is not there for it, in distances, ids, filters and vectors"
+    if backend == "faiss": pytest.importorskip("faiss", reason="FAISS is an extra")
+    g = torch.Generator().manual_seed(0)
+    X, Y = torch.randn(6, D, generator=g), torch.randn(300, D, generator=g)
+    index = TargetIndex(make_head(name, dim=D), Y, backend, factory="HNSW16" if backend == "faiss" else "")
+    mask, (_, some) = torch.arange(300) % 3 > 0, index.search(X, 4)
+    asks = [lambda: index.search(X, 9), lambda: index.search(X, 9, filter=mask), lambda: index.rerank(X, some),
+            lambda: (torch.tensor(index.recall(X)),)]
+    if name != "mlp": asks.append(lambda: tuple(map(torch.from_numpy, index.query_vectors(X))))
+    whole, encode = index.held, index.encode_query
+    for ask in asks:
+        index.held, index.encode_query = whole, encode
+        wanted = ask()
+
+        def meanwhile(x):
+            if index.held is whole: change(index, Y, how)
+            return encode(x)
+
+        index.encode_query = meanwhile
+        found = ask()
+        assert index.held is not whole
+        assert all(torch.equal(a, b) for a, b in zip(found, wanted))
+
+
+@pytest.mark.parametrize("backend", ["exact", "faiss"])
+def test_threads_that_change_an_index_take_turns(backend):
+    if backend == "faiss": pytest.importorskip("faiss", reason="FAISS is an extra")
+    X, Y = torch.randn(3, D), torch.randn(320, D)
+    index = TargetIndex(make_head("role_bregman", dim=D), Y[:20], backend, factory="Flat")
+    with ThreadPoolExecutor(4) as pool:
+        rows = [range(20 + 10 * i, 30 + 10 * i) for i in range(30)]
+        adding = [pool.submit(index.add, Y[list(some)], ids=some) for some in rows]
+        searching = [pool.submit(index.search, X, 5) for _ in range(30)]
+        removing = [pool.submit(index.remove, i) for i in range(20)]
+        for one in adding + removing: one.result()
+    assert sorted(index.ids.tolist()) == list(range(20, 320))
+    truth = distances_of(index, X, Y)
+    for distances, found in [one.result() for one in searching] + [index.search(X, 5)]:
+        torch.testing.assert_close(distances, truth.gather(1, found), rtol=1e-5, atol=1e-6)
+
+
+def test_copies_and_pickles_of_an_index_are_their_own():
+    X, Y = torch.randn(3, D), torch.randn(50, D)
+    index = TargetIndex(make_head("role_bregman", dim=D), Y)
+    for other in deepcopy(index), pickle.loads(pickle.dumps(index)), copy(index):
+        other.remove(range(40))
+        assert len(other) == 10 and len(index) == 50 and other.search(X, 10)[1].min() == 40
     agree(index, X, Y, 7)
 
 
