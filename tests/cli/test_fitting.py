@@ -10,15 +10,13 @@ import threading
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from command_line import root, run
 
 from rolebregman.baselines import HEADS
 from rolebregman.cli import fitting
-from rolebregman.datasets import (
-    Items,
-    from_pairs,
-)
+from rolebregman.datasets import Items, from_pairs, sha256, toy_tree
 from rolebregman.heads import BregmanHead, load_head
 from rolebregman.training import fit as train
 
@@ -133,3 +131,58 @@ def test_a_transitive_relation_and_a_share_of_hard_negatives(project, tree):
     assert {name: found[name] for name in report["metrics"]["test"]} == report["metrics"]["test"]
     every = json.loads(run("evaluate chained --candidates all --json", project).stdout)
     assert every["mrr"] != found["mrr"] and every["hard_ranking_accuracy"] == found["hard_ranking_accuracy"]
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    "The pairs of a tree and as many that do not hold, in one file and in two of which ten rows are in both"
+    folder, tree = tmp_path_factory.mktemp("labelled"), toy_tree(depth=4, branching=3, dim=8, seed=1)
+    names, rng = tree.nodes["id"].to_numpy(), np.random.default_rng(0)
+    held = np.concatenate(list(tree.edges.values()))
+    others = np.stack([held[:, 0], rng.integers(0, len(names), len(held))], 1)
+    known = {*map(tuple, tree.holding.tolist())}
+    others = np.array([(s, t) for s, t in others.tolist() if s != t and (s, t) not in known])
+    rows = pd.DataFrame(names[np.concatenate([held, others])], columns=["child", "parent"])
+    rows = rows.assign(label=np.repeat([1, 0], [len(held), len(others)])).sample(frac=1, random_state=0)
+    rows.to_csv(folder / "labelled.csv", index=False)
+    rows[:150].to_csv(folder / "train.csv", index=False)
+    rows[140:].to_csv(folder / "test.csv", index=False)
+    vectors = pd.DataFrame(tree.features).rename(columns="x{}".format)
+    vectors.assign(id=names).to_csv(folder / "vectors.csv", index=False)
+    return folder, rows
+
+
+def test_rows_that_do_not_hold_are_kept_with_the_head_and_measured(labelled):
+    folder, rows = labelled
+    line = run("fit labelled.csv --vectors vectors.csv --epochs 3 --out head", folder).stdout
+    report = json.loads((folder / "head" / "report.json").read_text())
+    split = pd.read_csv(folder / "head" / "split.csv")
+    counts = split[split["holds"] == 0]["split"].value_counts().to_dict()
+    assert counts == {part: n for part, n in report["denied"].items() if n}
+    assert sum(counts.values()) == (rows["label"] == 0).sum() and "learned from" in line and "label auc" in line
+    again = json.loads(run("evaluate head --json", folder).stdout)
+    assert {name: again[name] for name in report["metrics"]["test"]} == report["metrics"]["test"]
+    told = run("evaluate head labelled.csv", folder)
+    assert f"of those that do not hold it has learned from {counts['train']}" in told.stderr
+    new = json.loads(run("evaluate head labelled.csv --drop-seen --json", folder).stdout)
+    assert new["seen"]["denied"] == counts["train"] == new["dropped"]["seen by fit (denied)"]
+
+
+def test_denied_pairs_need_not_be_learned_from(labelled):
+    folder, _ = labelled
+    said = run("fit labelled.csv --vectors vectors.csv --epochs 1 --set denied_weight=0 --out without", folder).stdout
+    assert "not learned from (denied_weight is 0)" in said
+
+
+def test_a_file_for_the_test_and_a_pair_in_both_files(labelled):
+    folder, rows = labelled
+    found = run("fit train.csv --test test.csv --vectors vectors.csv --epochs 2 --out two", folder, status=1)
+    assert "test.csv, row 0 (the first is 0)" in found.stderr
+    assert "train.csv, row 140, as well, 10 such rows" in found.stderr and "(--drop-seen)" in found.stderr
+    said = run("fit train.csv --test test.csv --vectors vectors.csv --epochs 2 --drop-seen --out two", folder).stdout
+    assert "validation: " in said and "rows drawn from train.csv" in said and "seen in another part (10)" in said
+    split = pd.read_csv(folder / "two" / "split.csv")
+    tested = set(split[split["split"] == "test"][["source", "target"]].itertuples(index=False, name=None))
+    assert tested == set(rows[150:][["child", "parent"]].itertuples(index=False, name=None))
+    report = json.loads((folder / "two" / "report.json").read_text())
+    assert report["inputs"]["held_out"] == {"test": sha256(folder / "test.csv")}
