@@ -61,8 +61,8 @@ def rounding_factor(
 
 # %% ../../nbs/heads/ranking.ipynb #1baa5430
 def doubled(
-    x,  # a tensor or a head
-):  # the tensor, or a copy of the head without gradients
+    x,  # a tensor of any shape, or a head
+):  # the tensor, of the same shape, or a copy of the head without gradients
     "In float64, and on the CPU where the device has no float64 (MPS)."
     place = x.device if isinstance(x, Tensor) else x.standardizer.mean.device
     x = x if isinstance(x, Tensor) else deepcopy(x).requires_grad_(False)

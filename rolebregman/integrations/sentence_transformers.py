@@ -44,7 +44,8 @@ class RoleHead(Module):
         return features
 
     def to(self, *args, **kwargs) -> "RoleHead":
-        "As any module, but where a model brings all its modules to the precision of the first the head keeps its own"
+        """As any module, `args` and `kwargs` those of `Module.to`; but the head keeps its own precision where a model
+        brings all its modules to that of the first, as `SentenceTransformer` does."""
         if len(args) == 1 and isinstance(args[0], torch.dtype) and not kwargs: return self
         return super().to(*args, **kwargs)
 

@@ -165,8 +165,14 @@ class Held(NamedTuple):
 
 def _part(name, about):
     "A part of what is held, to be read and replaced by its name"
-    return property(lambda self: getattr(self.held, name),
-                    lambda self, value: setattr(self, "held", self.held._replace(**{name: value})), doc=about)
+    def read(self):
+        return getattr(self.held, name)
+
+    def replace(self, value):
+        self.held = self.held._replace(**{name: value})
+
+    read.__doc__ = about
+    return property(read, replace)
 
 # %% ../../nbs/retrieval/bounds.ipynb #3b1f0a12
 _ANY = 1e37  # beyond every form that has not overflown, and still a number of float32

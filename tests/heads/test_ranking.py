@@ -7,7 +7,7 @@ import torch
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.common import out_of_memory
-from rolebregman.heads import BregmanHead, Candidates, encode_rows, gather_rows, robust_centre, target_forms
+from rolebregman.heads import BregmanHead, Candidates, doubled, encode_rows, gather_rows, robust_centre, target_forms
 
 
 def exact_ranks(head, u, v, own, out=()):
@@ -208,3 +208,11 @@ def test_rows_are_gathered_in_the_order_asked_for(kind, tmp_path):
     mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
     given = {"tensor": table, "array": table.numpy(), "memory-mapped": mapped}[kind]
     assert torch.equal(gather_rows(given, rows), table[rows])
+
+
+def test_what_is_doubled_is_a_copy_in_float64():
+    head, x = BregmanHead(4).half(), torch.randn(3, 4).half()
+    fine = doubled(head)
+    assert doubled(x).dtype == torch.float64 and torch.equal(doubled(x), x.double())
+    assert {(p.dtype, p.requires_grad) for p in fine.parameters()} == {(torch.float64, False)}
+    assert {(p.dtype, p.requires_grad) for p in head.parameters()} == {(torch.float16, True)}

@@ -60,6 +60,8 @@ def test_similarity_is_minus_the_distance(name):
     with torch.no_grad():
         D = model.head.pairwise(queries, documents)
         assert torch.equal(model.similarity(queries, documents), -D)
+        assert torch.equal(model.similarity_of_all(queries, documents), -D)
+        torch.testing.assert_close(model.similarity_of_each(queries, documents[:3]), -D.diagonal())
         assert torch.equal(model.similarity(list(queries), torch.tensor(documents)), -D)
         torch.testing.assert_close(model.similarity(queries[0], documents), -D[:1])
         pairwise = model.similarity_pairwise(queries, documents[:3])

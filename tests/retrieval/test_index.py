@@ -9,7 +9,7 @@ import torch
 from retrieval.brute_force import FORMS, SIDES, D, agree, distances_of
 
 from rolebregman.baselines import make_head
-from rolebregman.retrieval import Faiss, SourceIndex, TargetIndex
+from rolebregman.retrieval import Faiss, Held, SourceIndex, TargetIndex
 
 
 def test_targets_come_and_go():
@@ -89,6 +89,7 @@ def test_a_search_sees_one_state_of_the_index(name, backend, how):
             lambda: (torch.tensor(index.recall(X)),)]
     if name != "mlp": asks.append(lambda: tuple(map(torch.from_numpy, index.query_vectors(X))))
     whole, encode = index.held, index.encode_query
+    assert isinstance(whole, Held) and whole.ids is index.ids
     for ask in asks:
         index.held, index.encode_query = whole, encode
         wanted = ask()
