@@ -16,8 +16,12 @@ from nbdev.doclinks import NbdevLookup
 from nbdev.process import Processor
 from nbdev.showdoc import BasicMarkdownRenderer
 from processed import below_nbs, doc_base, notebooks, page_name
+from tables import with_best_in_bold, without_row_numbers
 
 ALL_NAMES = "guides/names"  # the page that lists them
+# Pages of which a reader wants pictures and tables; their code is folded.
+RESULTS = {"main_results", "ablations", "ogb", "study/control", "study/role_maps", "study/more_negatives",
+           "study/rival_starts", "study/gaps", "study/joint_training"}
 COLAB = "https://colab.research.google.com/github"
 
 
@@ -184,14 +188,22 @@ def _table(
     return "\n".join(["| name | what it is |", "| --- | --- |", *lines])
 
 
+def fold(cell):
+    "Let the code of a cell be seen by who asks for it"
+    told = re.search(r"^#\| *(echo|code-fold|output: asis|include)", source := text_of(cell), re.M)
+    if cell.cell_type == "code" and source.strip() and not told:
+        cell.source = f'#| code-fold: true\n#| code-summary: "Code"\n{cell.source}'
+
+
 class Reference(Processor):
     """The last of nbdev's processors (`procs` in settings.ini) adds to a page what the others leave out.
 
-    A link to Colab under the title; the fields of named tuples and the options of commands; below a class its methods and
-    properties that the text has not shown; below a cell the constants that it defines; at the end a table of all names of
-    the module, and on the page of all names one of the library's. And it sets links right: to the source of what is
-    shown, where several modules have the name; from a name to the page's own, or else to the library's rather than to the
-    command of that name, as links between notebooks; none inside code, headings and other links."""
+    A link to Colab under the title; the fields of named tuples and the options of commands; below a class its methods
+    and properties that the text has not shown; below a cell the constants that it defines; at the end a table of all
+    names of the module, and on the page of all names one of the library's. Code is folded where a reader wants results;
+    tables have no column that counts their rows. And it sets links right: to the source of what is shown, where several
+    modules have the name; from a name to the page's own, or else to the library's rather than to the command of that
+    name, as links between notebooks; none inside code, headings and other links."""
 
     def begin(self):
         self.path = PurePosixPath(below_nbs(Path(self.nb.path_).absolute()))
@@ -208,7 +220,12 @@ class Reference(Processor):
         if self.page == ALL_NAMES: self.nb.cells[-1:-1] = self.all_names()
         for cell in self.nb.cells:
             if cell.cell_type == "markdown": cell.source = self.links(cell.source)
+            if self.page in RESULTS: fold(cell)
             for data in (output.get("data", {}) for output in cell.get("outputs", [])):
+                for kind in {"text/html", "text/markdown"} & set(data) if not _shown_by(cell) else ():
+                    table = without_row_numbers("".join(data[kind]))
+                    if self.page in {*RESULTS, "index"}: table = with_best_in_bold(table)
+                    data[kind] = table.splitlines(True)
                 if "text/markdown" in data:
                     text = self.title("".join(data["text/markdown"]), _shown_by(cell))
                     # nbdev emphasises no more than the first line of the first paragraph.
@@ -239,8 +256,8 @@ class Reference(Processor):
                 code = "\n".join([lines[0], *(line for n in nodes for line in lines[n.lineno - 1:n.end_lineno])])
                 language = "python"
             if code:
-                shown = f"```{language}\n{code}\n```"
-                text = re.sub(rf"^```python\n+def {name}\(.*?\n```$", lambda m: shown, text, flags=re.M | re.S)
+                shown = f"```{language}\n{code}\n```".replace("\\", r"\\")
+                text = re.sub(rf"^```python\n+def {name}\(.*?\n```$", shown, text, flags=re.M | re.S)
         return text
 
     def methods_below_classes(self):
