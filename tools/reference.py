@@ -161,12 +161,17 @@ def line_of(value) -> int:
     return start + next(i for i, line in enumerate(lines) if re.match(r"\s*(class|def) ", line))
 
 
-def anchor_of(
+def row(
     name: str,  # as in `DistanceHead.score`
-    value="",  # of a constant: what is said of it
-) -> str:
-    "Where a page shows it"
-    return name if isinstance(value, str) and value else name.lower()
+    value,  # what it names; of a constant what is said of it
+    page: str = "",  # the notebook it is documented in, as a link; the same by default
+) -> tuple[str, str]:  # for `_table`
+    "A name, which leads to where it is documented, and a line on it"
+    if not isinstance(value, str): return f"[`{name}`]({page}#{name.lower()})", one_line(value)
+    # A constant has no heading, so Sphinx knows no target of its name, and a link in markdown would be refused.
+    folder, _, file = page.rpartition("/")
+    address = f"{folder}{'/' * bool(folder)}{page_name(Path(file).name)}.html" if page else ""
+    return f'<a href="{address}#{name}"><code>{name}</code></a>', value
 
 
 def text_of(cell) -> str:
@@ -298,10 +303,10 @@ class Reference(Processor):
     def summary(self, module: ModuleType) -> list:
         "Cells with a table of what the module makes public"
         rows = []
-        for name, said in [*self.defined.items(), *constants(module).items()]:
-            rows.append((f"[`{name}`](#{anchor_of(name, said)})", said if isinstance(said, str) else one_line(said)))
-            for member, function in members(said).items() if inspect.isclass(said) else ():
-                rows.append((f"[`{name}.{member}`](#{anchor_of(f'{name}.{member}')})", one_line(function)))
+        for name, value in [*self.defined.items(), *constants(module).items()]:
+            rows.append(row(name, value))
+            methods = members(value) if inspect.isclass(value) else {}
+            rows += [row(f"{name}.{member}", function) for member, function in methods.items()]
         cells = [mk_cell(f"## Reference of `{module.__name__}`", "markdown"), mk_cell(_table(rows), "markdown")]
         for i, cell in enumerate(cells): cell["id"] = f"summary-{i}"
         return cells if rows else []
@@ -312,10 +317,10 @@ class Reference(Processor):
         for page, name in modules().items():
             module = import_module(name)
             rows = packages.setdefault(name.split(".")[1], [])
-            for what, said in [*definitions(module).items(), *constants(module).items()]:
-                address = f"{self.to(page)}#{anchor_of(what, said)}"
-                rows.append((f"[`{what}`]({address})", said if isinstance(said, str) else one_line(said)))
-        return [mk_cell(f"## rolebregman.{package}\n\n{_table(sorted(packages[package], key=lambda r: r[0].lower()))}",
+            rows += [row(what, value, self.to(page))
+                     for what, value in [*definitions(module).items(), *constants(module).items()]]
+        plain = lambda found: re.sub(r"<[^>]*>|[^\w]", "", found[0].partition("](")[0]).lower()  # noqa: E731
+        return [mk_cell(f"## rolebregman.{package}\n\n{_table(sorted(packages[package], key=plain))}",
                         "markdown", id=f"names-{package}") for package in sorted(packages)]
 
     @cached_property
