@@ -193,6 +193,12 @@ def _table(
     return "\n".join(["| name | what it is |", "| --- | --- |", *lines])
 
 
+def describe_picture(cell):
+    "A picture that has a caption and no description for those who do not see it is described by its caption"
+    caption = re.search(r"^#\| *fig-cap: *(.*)$", source := text_of(cell), re.M) if cell.cell_type == "code" else None
+    if caption and not re.search(r"^#\| *fig-alt:", source, re.M): cell.source = f"#| fig-alt: {caption[1]}\n{source}"
+
+
 def fold(cell):
     "Let the code of a cell be seen by who asks for it"
     told = re.search(r"^#\| *(echo|code-fold|output: asis|include)", source := text_of(cell), re.M)
@@ -225,6 +231,7 @@ class Reference(Processor):
         if self.page == ALL_NAMES: self.nb.cells[-1:-1] = self.all_names()
         for cell in self.nb.cells:
             if cell.cell_type == "markdown": cell.source = self.links(cell.source)
+            describe_picture(cell)
             if self.page in RESULTS: fold(cell)
             for data in (output.get("data", {}) for output in cell.get("outputs", [])):
                 for kind in {"text/html", "text/markdown"} & set(data) if not _shown_by(cell) else ():
@@ -320,7 +327,7 @@ class Reference(Processor):
             rows += [row(what, value, self.to(page))
                      for what, value in [*definitions(module).items(), *constants(module).items()]]
         plain = lambda found: re.sub(r"<[^>]*>|[^\w]", "", found[0].partition("](")[0]).lower()  # noqa: E731
-        return [mk_cell(f"## rolebregman.{package}\n\n{_table(sorted(packages[package], key=plain))}",
+        return [mk_cell(f"## {package}\n\n{_table(sorted(packages[package], key=plain))}",
                         "markdown", id=f"names-{package}") for package in sorted(packages)]
 
     @cached_property
