@@ -5,6 +5,7 @@ import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -109,11 +110,85 @@ def test_page_on_a_phone(open_page, address, notebook):
     assert not seen["pictures"], "a picture does not load"
 
 
-def test_search_finds_the_head(open_page, address):
-    page = open_page(f"{address}/search.html?q=BregmanHead", desk)
-    page.wait_for_load_state("networkidle")
-    page.locator("#search-results a[href*='role_heads.html']").first.click()
-    page.wait_for_url("**/role_heads.html*")
+first = """(all => [...all].map(link => new URL(link.href).pathname.slice(1))
+  .filter((page, i, pages) => pages.indexOf(page) === i))(document.querySelectorAll("#search-results > ul > li > a"))"""
+
+
+@pytest.mark.parametrize("typed, page, among", [
+    ("install", "guides/get_started", 1), ("quickstart", "guides/get_started", 1), ("csv", "guides/own_pairs", 3),
+    ("results", "main_results", 3), ("direction accuracy", "evaluation", 3), ("mrr", "evaluation", 3),
+    ("faiss", "retrieval", 3), ("hugging face", "integrations/hub", 3), ("add a head", "heads/distance_head", 3),
+    ("terminal", "cli", 3), ("gpu", "guides/get_started", 3), ("negatives", "training", 3),
+    # Names of the library
+    ("fit", "training", 1), ("evaluate", "evaluation", 1), ("score", "heads/distance_head", 3),
+    ("BregmanHead", "role_heads", 1), ("load_head", "heads/distance_head", 1)])
+def test_search_finds_what_a_newcomer_types(open_page, address, typed, page, among):
+    found = open_page(f"{address}/search.html?q={quote(typed)}", desk)
+    found.locator("#search-results > ul > li > a").first.wait_for()
+    found.wait_for_load_state("networkidle")
+    assert f"{page}.html" in found.evaluate(first)[:among]
+
+
+seen_first = ["index", "guides/get_started", "guides/own_pairs", "interpretability/explorer", "main_results",
+              "ablations", "heads/distance_head", "cli/searching", "guides/names", "theory_checks"]
+# But for tables and what else is set in columns, which on a telephone scroll in a box of their own
+cut = """() => [...document.querySelectorAll("main :is(img, table, pre)")].filter(e => {
+  if (innerWidth < 1200 && (e.closest(".tag_columns") || e.tagName === "TABLE")) return false;
+  const box = e.getBoundingClientRect();
+  if (box.top > innerHeight || !box.width) return false;
+  for (let p = e; p.tagName !== "MAIN"; p = p.parentElement)
+    if (p.scrollWidth > p.clientWidth + 1 && p.clientWidth && getComputedStyle(p).overflowX !== "visible") return true;
+  return box.right > innerWidth + 1;
+}).map(e => e.tagName + " " + (e.alt ?? e.textContent).trim().slice(0, 60))"""
+small = """() => [...document.querySelectorAll("main pre")]
+  .filter(e => parseFloat(getComputedStyle(e).fontSize) < 14).length"""
+wide_pictures = """() => [...document.querySelectorAll("main img")]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.alt)"""
+
+
+@pytest.mark.parametrize("viewport", [desk, phone], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", seen_first)
+def test_nothing_of_the_first_screen_is_cut(open_page, address, name, viewport):
+    page = open_page(f"{address}/{name}.html", viewport)
+    assert page.evaluate(cut) == []
+    assert page.evaluate(small) == 0, "code is set in less than 14 pixels"
+    assert page.evaluate(wide_pictures) == [], "a picture is wider than the screen"
+
+
+@pytest.mark.parametrize("name", seen_first)
+def test_code_fits_a_desk(open_page, address, name):
+    "And tables that results are in: nothing has to be scrolled sideways to be read"
+    page = open_page(f"{address}/{name}.html", desk)
+    assert page.evaluate(cut.replace("box.top > innerHeight || ", "")) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", seen_first)
+def test_a_page_is_for_everybody(open_page, address, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = open_page(f"{address}/{name}.html", phone if scheme == "dark" else desk, color_scheme=scheme)
+    page.evaluate(look)
+    found = axe.Axe().run(page).response["violations"]
+    assert not [(rule["id"], [node["html"][:200] for node in rule["nodes"][:3]]) for rule in found
+                if rule["impact"] in ("serious", "critical")]
+
+
+def way(page, *links):
+    "Follow links by what they say"
+    for link in links:
+        page.get_by_role("link", name=link, exact=True).first.click()
+        page.wait_for_load_state("load")
+    return page.url
+
+
+@pytest.mark.parametrize("links, page", [
+    (("get started", "your own pairs"), "guides/own_pairs.html"),
+    (("what came out",), "main_results.html"),
+    (("a control that never looks at the pair",), "study/control.html"),
+    (("get started", "what a head is"), "heads/distance_head.html")],
+    ids=["own pairs", "doubt", "control", "add a head"])
+def test_three_readers_reach_what_they_need_in_three_clicks(open_page, address, links, page):
+    assert way(open_page(f"{address}/index.html", desk), *links).split("#")[0].endswith(page) and len(links) <= 3
 
 
 # The interactive page: its script on a head of this test, which needs no data, and as it is in the site.

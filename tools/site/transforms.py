@@ -72,7 +72,7 @@ def described(app, page, template, context, doctree):
     if page == app.config.root_doc: context["title"] = said.partition(":")[0]
     pictures = [app.builder.images[node["uri"]] for node in doctree.findall(nodes.image)
                 if node["uri"] in app.builder.images] or ["directions.png"]
-    base = context["doc_base"]
+    base = context.get("doc_base", "")
     tags = {"og:title": context["title"], "og:type": "website", "og:description": said, "og:url": f"{base}{page}.html",
             "og:site_name": app.config.project, "og:image": f"{base}_images/{pictures[0]}"}
     lines = [f'<meta name="description" content="{escape(said)}">', '<meta name="twitter:card" content="summary">']
