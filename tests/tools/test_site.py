@@ -76,9 +76,9 @@ def test_pictures_have_alternative_text_and_captions(site):
     images = {f"{path.name}: {m[0]}": m[0] for path in site.rglob("*.html")
               for m in re.finditer(r'<img [^>]*src="(?:\.\./)*_images/[^>]*>', path.read_text(encoding="utf-8"))}
     assert images and not [name for name, tag in images.items() if not re.search(r'alt="(?!\S*_images/)[^"]', tag)]
-    named = r"<figure((?!</figure>).)*<figcaption>.*?</figure>|<meta [^>]*>"
+    described = r"<figure((?!</figure>).)*<figcaption>.*?</figure>|<meta [^>]*>"
     bare = [path.name for path in site.rglob("*.html")
-            if "_images/" in re.sub(named, "", path.read_text(encoding="utf-8"), flags=re.S)]
+            if "_images/" in re.sub(described, "", path.read_text(encoding="utf-8"), flags=re.S)]
     assert not bare
 
 
