@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['study', 'Datasets', 'Heads', 'Seeds', 'Jobs', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS', 'CHOSEN', 'names_in',
            'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts', 'search', 'gains',
-           'role_maps', 'gaps', 'citations', 'joint', 'explorer', 'bench']
+           'role_maps', 'graded', 'gaps', 'citations', 'joint', 'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -215,6 +215,24 @@ def role_maps(
     from rolebregman.study.runner import DATASETS, SCALES
     datasets, path = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets, out / "role_maps.csv"
     carry_out(lambda: run_role_maps(datasets, seeds, processes(jobs), out, retry), path, as_json_)
+
+# %% ../../nbs/cli/study.ipynb #a9c1e4f8
+@command(study, "rolebregman study graded", "rolebregman study graded --heads mlp,role_bregman --seeds 3")
+def graded(
+    heads: Heads = "",
+    seeds: Seeds = 10,
+    jobs: Jobs = 0,
+    out: Results = RESULTS,
+    chosen: Chosen = CHOSEN,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "How far distances follow the scores that people gave to HyperLex's pairs."
+    from rolebregman.baselines.registry import HEADS
+    from rolebregman.study.main_study import graded_study
+    heads, path = names_in(heads, HEADS, "head") or tuple(HEADS), out / "hyperlex_spearman.csv"
+    how = dict(chosen=chosen, jobs=processes(jobs), retry=retry)
+    carry_out(lambda: graded_study(path, heads, seeds, **how), path, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #a9c1e4f9
 @command(study, "rolebregman study gaps",

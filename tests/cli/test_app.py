@@ -19,7 +19,8 @@ from rolebregman.heads import load_head
 def commands():
     return ["fit", "evaluate", "score", "search", "explain", "study", "study ablations", "study search",
             "study role-maps", "study gains", "study more-negatives", "study rival-starts", "study gaps",
-            "study citations", "study joint", "explorer", "bench", "data list", "data fetch", "data show"]
+            "study graded", "study citations", "study joint",
+            "explorer", "bench", "data list", "data fetch", "data show"]
 
 
 @pytest.mark.parametrize("name", commands())
