@@ -106,7 +106,7 @@ def _with_known(ds, known, drop_seen, transitive):
     of = part.reindex(ds.codes(new)).fillna("new").to_numpy()
     seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")}
     some = copy(ds)
-    for name in ("positives", "holding"):
+    for name in ("positive_codes", "positives", "holding_codes", "holding"):
         some.__dict__.pop(name, None)  # it is computed from what changes here
     keep = ~np.isin(of, ("train", "valid")) if drop_seen else np.ones(len(new), bool)
     if not keep.any():
