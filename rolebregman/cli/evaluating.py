@@ -67,7 +67,7 @@ def _of_split(head, items, dim, named):
         raise ValueError(f"{items.vectors or items.texts}: {lost.sum():,} of the pairs of fit have no {lacking} now, "
                          f"the first {source!r} -> {target!r}; give the vectors of all of them, or fit again")
     edges = {part: rows[split["split"] == part] for part in (*PARTS, "")}
-    denied = {part: denied[judged["split"] == part] for part in PARTS} if len(judged) else {}
+    denied = {part: denied[judged["split"] == part] for part in (*PARTS, "")} if len(judged) else {}
     known, how = edges.pop(""), report["inputs"]["how"]
     implied = transitive_closure(rows, len(index))[0] if how.get("transitive") else None
     with items.named():

@@ -81,7 +81,7 @@ def _report(head, model, config, ds, history, device):
     return dict(
         head=dict(name=head, **model.config, inputs=model.inputs), training=vars(config), data=ds.report,
         pairs={part: len(edges) for part, edges in ds.edges.items()}, items=ds.num_nodes,
-        denied={part: len(pairs) for part, pairs in ds.denied.items()},
+        denied={part: len(pairs) for part, pairs in ds.denied.items() if part},
         epochs=len(history), best_epoch=history.best_epoch, seconds=history.seconds, metrics=metrics,
         made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device))
 

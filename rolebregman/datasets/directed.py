@@ -160,7 +160,7 @@ class _Relation:
     weights: np.ndarray | None = None  # float64 (m,), how much each training edge counts in the loss
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
     implied: np.ndarray | None = None  # int64 (k, 2), of a transitive relation: pairs that follow, never negatives
-    denied: dict[str, np.ndarray] | None = None  # by split, int64 (k, 2): pairs that somebody judged not to hold
+    denied: dict[str, np.ndarray] | None = None  # by split, or "", int64 (k, 2): pairs that were judged not to hold
     hard_kinds: tuple = ()  # of `HARD_KINDS`: which targets share the topic of a pair and are hardly true
 
     def __post_init__(self):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import among_sorted, beside
+from ..common import beside
 from .closure import note_implied, transitive_closure
 from .denied import judged_parts
 from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
@@ -303,7 +303,7 @@ def _judged(ds, scored, index, **how):
     order = np.lexsort([scored[end].cat.codes for end in ("target", "source")])  # codes are in the order of ids
     said = scored["part"].to_numpy() if "part" in scored else None
     part, denied = judged_parts(ds, rows, order, said, **how)
-    lost = int((~among_sorted(ds.codes(rows), ds.codes(ds.holding))).sum()) - sum(map(len, denied.values()))
+    lost = len(denied.get("", ()))
     return pd.DataFrame(dict(source=rows[:, 0], target=rows[:, 1], score=scored["score"], split=part)), denied, lost
 
 
