@@ -24,7 +24,7 @@ from .coded import (
     count_both_ways, ids_in_order, pairs_of_numbers, places_of, require_items)
 from .columns import (
     NOT_HOLDING, numbered_pairs, pairs_of_table, pick_columns, read_rows, scored_pairs)
-from .parts import read_parts
+from .parts import check_split, read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts, table_blocks
 from .weights import check_weights
 from .vectors import WORD_FILES, read_ids, read_vectors
@@ -330,15 +330,6 @@ def _note_oddities(ds, both):
             ds.report["kept"]["labelled as not holding, but implied by others"] = odd
 
 # %% ../../nbs/datasets/pairs.ipynb #5d0c7e11
-def _check_arguments(missing, split, fractions, split_column, held_out):
-    "Arguments of `from_pairs` that do not fit"
-    if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
-    if split_column is not None and (split != "edge" or tuple(fractions) != (0.8, 0.1, 0.1)):
-        raise ValueError(f"split_column = {split_column!r} says the parts: leave split= and fractions= out")
-    if held_out and (split != "edge" or split_column is not None):
-        raise ValueError("valid= and test= say the parts: leave split= and split_column= out")
-
-
 def _report(pairs, read, nodes, held, scored, dropped):
     "What was read, kept and dropped; rows labelled as not holding are kept where they are among the scored pairs"
     kept, denied = dict(nodes=len(nodes), pairs=held), dropped.get(NOT_HOLDING, 0)
@@ -389,7 +380,8 @@ def from_pairs(
     some do not hold, and with `min_label` all strengths, are kept in `graded`. Raises `ValueError` that names the file,
     row or argument, what was found, and what to do."""
     held_out = {part: given for part, given in dict(valid=valid, test=test).items() if given is not None}
-    _check_arguments(missing, split, fractions, split_column, held_out)
+    if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
+    check_split(split, fractions, split_column, held_out, drop_seen)
     items = Items(embeddings, ids, texts, id_column, encoder, member)
     where = str(pairs) if _is_file(pairs) else "pairs"
     how = dict(source=source, target=target, label=label, min_label=min_label, relation=relation, sep=sep,
