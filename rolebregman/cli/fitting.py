@@ -110,8 +110,14 @@ def _report_text(report):
         lines.append(f"loss weighted by: {data['read']['weight column']}; of weight 0: {data['read']['weight 0']:,}")
     if false := data["kept"].get("labelled as not holding"):
         parts = ", ".join(f"{n:,} {part}" for part, n in report["denied"].items())
-        learned = "learned from" if training["denied_weight"] else "not learned from (denied_weight is 0)"
+        learned = "learned from" if report["denied"].get("train") else "not learned from (none is in train)"
+        learned = learned if training["denied_weight"] else "not learned from (denied_weight is 0)"
         lines.append(f"labelled as not holding: {false:,} ({parts}), {learned}")
+        if follows := data["kept"].get("labelled as not holding, but implied by others"):
+            lines.append(f"labelled as not holding, but implied by chains of pairs: {follows:,}, neither learned from "
+                         "nor measured")
+        if "weight column" in data["read"]:
+            lines.append("weights of what does not hold: not used")
     if "validation" in data["read"]:
         lines.append(f"validation: {data['read']['validation']}")
     if data["dropped"]:
