@@ -171,6 +171,9 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
 def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     "What a file of new pairs was taken for: columns, labels, and how much of it `fit` has seen"
     read, name = ds.report["read"], "standard input" if str(pairs) == "-" else pairs
+    columns = columns_text({what: said for what, said in read.items() if not what.endswith("column not used")})
+    if parts := read.get("split column not used"):
+        columns += f"; of {parts.partition(': ')[0]} all are measured"
     strong = f"; a pair holds from {read['min label']:g} on" if read.get("min label") is not None else ""
     before = (f"of those in the file fit has trained on {seen['train']:,}, chosen the epoch on {seen['valid']:,} and "
               f"held out {seen['test']:,}")
@@ -180,7 +183,7 @@ def _of_new_pairs(head, pairs, ds, seen, drop_seen):
         before += f"; {seen['otherwise']:,} were labelled otherwise for fit"
     learned = seen["train"] or seen["valid"] or seen["denied"]
     hint = "; --drop-seen leaves out what it has seen" if learned and not drop_seen else ""
-    return f"{name}: {columns_text(read)}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
+    return f"{name}: {columns}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
 
 # %% ../../nbs/cli/evaluating.ipynb #1147a329
 @command(app, "rolebregman evaluate head", "rolebregman evaluate head --candidates all --part valid --json",

@@ -312,3 +312,10 @@ def test_a_column_of_parts_that_was_not_named_is_said(tmp_path):
     pd.DataFrame(TREE.features).add_prefix("x").assign(id=NAMES).to_csv(tmp_path / "v.csv", index=False)
     done = run("fit pairs.csv --vectors v.csv --epochs 0", tmp_path)
     assert "split column not used" in done.stderr and "labelled as not holding: 1" in done.stdout
+
+
+def test_a_file_of_new_pairs_is_taken_whole_and_no_option_is_named_that_evaluate_lacks(tree):
+    PAIRS.assign(split=["train"] * 110 + ["test"] * 10, weight=2).to_csv(tree / "parts.csv", index=False)
+    done = run("evaluate head parts.csv", tree)
+    assert "left unused: split, weight; of split (train, test) all are measured; 120 pairs" in done.stderr
+    assert "--split-column" not in done.stderr and "--weight-column" not in done.stderr
