@@ -97,6 +97,11 @@ def read_parts(
     _check_relations({part: read.get("relation") for part, (_, read, _) in found.items()}, names)
     rows, dropped = _joined(found, names), {}
     read = dict(found["train"][1]) | {f"{part} rows": found[part][1]["rows"] for part in found if part != "train"}
+    for part, (_, own, _) in found.items():
+        said = "; left unused: ".join(own[name] for name in ("used columns", "unused columns") if name in own)
+        if [own.get(name) for name in ("used columns", "unused columns")] != [
+                read.get(name) for name in ("used columns", "unused columns")]:
+            read[f"columns of {part}"] = said
     for _, _, lost in found.values():
         dropped = {why: dropped.get(why, 0) + lost.get(why, 0) for why in (*dropped, *lost)}
     seen = _seen(rows, names, drop_seen)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolebregman.cli.inputs import columns_text
 from rolebregman.datasets import SEEN, check_fractions, check_split, file_names, from_pairs, read_parts
 
 IDS = [f"w{i}" for i in range(40)]
@@ -133,6 +134,15 @@ def test_what_would_have_no_effect_is_refused(how, says):
         check_split("edge", **dict(fractions=(0.8, 0.1, 0.1)) | rest, held_out=tuple(files))
     if "fractions" in how and "valid" not in how:
         with pytest.raises(ValueError, match=says): check_fractions(how["fractions"])
+
+
+def test_columns_of_a_file_that_are_others_than_those_of_training_are_said():
+    pairs = table(some_pairs(30))
+    other = pairs[25:].rename(columns=dict(source="child", target="parent")).assign(split="train", note=1)
+    read = from_pairs(pairs[:20], VECTORS, ids=IDS, valid=pairs[20:25], test=other).report["read"]
+    assert read["columns of test"] == "child (source), parent (target); left unused: split, note"
+    assert "columns of valid" not in read and "unused columns" not in read
+    assert columns_text(read).endswith("; columns of test: child (source), parent (target); left unused: split, note")
 
 
 def test_files_of_two_relations_are_no_split():
