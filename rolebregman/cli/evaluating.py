@@ -67,7 +67,7 @@ def _of_split(head, items, dim, named):
         raise ValueError(f"{items.vectors or items.texts}: {lost.sum():,} of the pairs of fit have no {lacking} now, "
                          f"the first {source!r} -> {target!r}; give the vectors of all of them, or fit again")
     edges = {part: rows[split["split"] == part] for part in (*PARTS, "")}
-    denied = {part: denied[judged["split"] == part] for part in PARTS} if len(judged) else {}
+    denied = {part: denied[judged["split"] == part] for part in (*PARTS, "")} if len(judged) else {}
     known, how = edges.pop(""), report["inputs"]["how"]
     implied = transitive_closure(rows, len(index))[0] if how.get("transitive") else None
     with items.named():
@@ -89,40 +89,52 @@ def _known_pairs(head):
     return split_table(ds)
 
 
-def _with_known(ds, known, drop_seen, transitive):
+def _said_of(ds, known):
+    "What `fit` knew of the pairs, a mask of those that are in a table of `split_table` for each of its parts"
+    import numpy as np
+    import pandas as pd
+    index = pd.Index(ds.nodes["id"])
+    rows = np.stack([index.get_indexer(known[end]) for end in ("source", "target")], 1)
+    there = (rows >= 0).all(axis=1)
+    part = pd.Series(known["split"].to_numpy()[there], ds.codes(rows[there])).groupby(level=0).first()
+    return rows[there], lambda pairs: part.reindex(ds.codes(pairs)).fillna("new").to_numpy()
+
+
+def _with_known(ds, known, drop_seen, transitive, denied_weight=1):
     "A dataset of new pairs in which those of `fit` are never negatives; how many of them are in which part of those"
     from copy import copy
 
     import numpy as np
-    import pandas as pd
 
     from rolebregman.datasets.closure import transitive_closure
-    index = pd.Index(ds.nodes["id"])
-    known, judged = _by_truth(known)
-    rows = np.stack([index.get_indexer(known[end]) for end in ("source", "target")], 1)
-    there = (rows >= 0).all(axis=1)
-    part = pd.Series(known["split"].to_numpy()[there], ds.codes(rows[there])).groupby(level=0).first()
-    new = ds.edges["train"]
-    of = part.reindex(ds.codes(new)).fillna("new").to_numpy()
-    seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")}
+    (rows, of_known), (_, of_judged) = (_said_of(ds, table) for table in _by_truth(known))
+    new, denied = ds.edges["train"], ds.denied.get("train", ds.edges["train"][:0])
+    learned = ("train",) if denied_weight else ()  # the parts whose pairs that do not hold were learned from
+    of, old = of_known(new), np.isin(of_judged(denied), learned)
+    seen = {name: int((of == name).sum()) for name in ("train", "valid", "test")} | dict(denied=int(old.sum()))
+    turned, other = of_judged(new), of_known(denied)
+    seen["otherwise"] = int((turned != "new").sum() + (other != "new").sum())
     some = copy(ds)
-    for name in ("positives", "holding"):
+    for name in ("positive_codes", "positives", "holding_codes", "holding"):
         some.__dict__.pop(name, None)  # it is computed from what changes here
-    keep = ~np.isin(of, ("train", "valid")) if drop_seen else np.ones(len(new), bool)
+    keep = ~(np.isin(of, ("train", "valid")) | np.isin(turned, learned)) if drop_seen else np.ones(len(new), bool)
     if not keep.any():
         raise ValueError(f"each of the {len(new):,} pairs has been seen by fit; without --drop-seen they are measured")
     some.edges = {**ds.edges, "train": new[keep]}
-    held = np.concatenate([rows[there], new[~keep]])
+    held = np.concatenate([rows, new[~keep]])
     some.known = held[~np.isin(ds.codes(held), ds.codes(new[keep]))]
-    denied, learned = ds.denied.get("train", new[:0]), judged[judged["split"] == "train"]
-    rows = np.stack([index.get_indexer(learned[end]) for end in ("source", "target")], 1)
-    old = np.isin(ds.codes(denied), ds.codes(rows[(rows >= 0).all(axis=1)]))
-    seen["denied"] = int(old.sum())
     some.implied = transitive_closure(some.positives, some.num_nodes)[0] if transitive else None
+    left = {}
     if drop_seen:
-        some.denied = dict(train=denied[~old])
-        some.report["dropped"] |= {f"seen by fit ({name})": seen[name] for name in ("train", "valid", "denied")
-                                   if seen[name]}
+        gone = old | np.isin(other, ("train", "valid"))
+        left = {f"seen by fit ({name})": seen[name] for name in ("train", "valid", "denied")}
+        left["seen by fit, labelled otherwise"] = int(np.isin(turned, learned).sum() + (gone & ~old).sum())
+        some.graded, denied, other = None, denied[~gone], other[~gone]  # the rest of the judged pairs is `denied`
+    if transitive:  # what `fit` has as a pair is another label, what chains of pairs say is none
+        follows = np.isin(ds.codes(denied), ds.codes(some.implied)) & (other == "new")
+        left["labelled as not holding, but implied by others"], denied = int(follows.sum()), denied[~follows]
+    some.denied = dict(train=denied)
+    some.report["dropped"] |= {why: n for why, n in left.items() if n}
     return some.check_negatives(), seen
 
 # %% ../../nbs/cli/evaluating.ipynb #7b30c1da
@@ -151,21 +163,27 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
             ds = from_pairs(path, features, ids=list(index), fractions=(1, 0, 0), **how, **more)
     if how["min_label"] is not None:
         ds.report["read"]["min label"] = how["min_label"]
-    how = (report_of(head) or dict(inputs=dict(how={})))["inputs"]["how"]
-    return _with_known(ds, _known_pairs(head), drop_seen, how.get("transitive"))
+    report = report_of(head) or dict(inputs=dict(how={}))
+    learned = report.get("training", {}).get("denied_weight", 0)  # an older version did not learn from them
+    return _with_known(ds, _known_pairs(head), drop_seen, report["inputs"]["how"].get("transitive"), learned)
 
 # %% ../../nbs/cli/evaluating.ipynb #b792104f
 def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     "What a file of new pairs was taken for: columns, labels, and how much of it `fit` has seen"
     read, name = ds.report["read"], "standard input" if str(pairs) == "-" else pairs
+    columns = columns_text({what: said for what, said in read.items() if not what.endswith("column not used")})
+    if parts := read.get("split column not used"):
+        columns += f"; of {parts.partition(': ')[0]} all are measured"
     strong = f"; a pair holds from {read['min label']:g} on" if read.get("min label") is not None else ""
     before = (f"of those in the file fit has trained on {seen['train']:,}, chosen the epoch on {seen['valid']:,} and "
               f"held out {seen['test']:,}")
     if seen["denied"]:
         before += f", and of those that do not hold it has learned from {seen['denied']:,}"
+    if seen["otherwise"]:
+        before += f"; {seen['otherwise']:,} were labelled otherwise for fit"
     learned = seen["train"] or seen["valid"] or seen["denied"]
     hint = "; --drop-seen leaves out what it has seen" if learned and not drop_seen else ""
-    return f"{name}: {columns_text(read)}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
+    return f"{name}: {columns}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
 
 # %% ../../nbs/cli/evaluating.ipynb #1147a329
 @command(app, "rolebregman evaluate head", "rolebregman evaluate head --candidates all --part valid --json",

@@ -81,7 +81,7 @@ def _report(head, model, config, ds, history, device):
     return dict(
         head=dict(name=head, **model.config, inputs=model.inputs), training=vars(config), data=ds.report,
         pairs={part: len(edges) for part, edges in ds.edges.items()}, items=ds.num_nodes,
-        denied={part: len(pairs) for part, pairs in ds.denied.items()},
+        denied={part: len(pairs) for part, pairs in ds.denied.items() if part},
         epochs=len(history), best_epoch=history.best_epoch, seconds=history.seconds, metrics=metrics,
         made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device))
 
@@ -110,8 +110,14 @@ def _report_text(report):
         lines.append(f"loss weighted by: {data['read']['weight column']}; of weight 0: {data['read']['weight 0']:,}")
     if false := data["kept"].get("labelled as not holding"):
         parts = ", ".join(f"{n:,} {part}" for part, n in report["denied"].items())
-        learned = "learned from" if training["denied_weight"] else "not learned from (denied_weight is 0)"
+        learned = "learned from" if report["denied"].get("train") else "not learned from (none is in train)"
+        learned = learned if training["denied_weight"] else "not learned from (denied_weight is 0)"
         lines.append(f"labelled as not holding: {false:,} ({parts}), {learned}")
+        if follows := data["kept"].get("labelled as not holding, but implied by others"):
+            lines.append(f"labelled as not holding, but implied by chains of pairs: {follows:,}, neither learned from "
+                         "nor measured")
+        if "weight column" in data["read"]:
+            lines.append("weights of what does not hold: not used")
     if "validation" in data["read"]:
         lines.append(f"validation: {data['read']['validation']}")
     if data["dropped"]:

@@ -73,6 +73,7 @@ from .denied import parts_of_denied as parts_of_denied
 from .directed import DirectedDataset as DirectedDataset
 from .directed import PARTS as PARTS
 from .directed import Report as Report
+from .directed import check_fractions as check_fractions
 from .directed import draw_parts as draw_parts
 from .directed import feature_blocks as feature_blocks
 from .directed import split_by as split_by
@@ -128,6 +129,7 @@ from .pairs import list_ids as list_ids
 from .pairs import own_kinds as own_kinds
 from .pairs import relative_to as relative_to
 from .parts import SEEN as SEEN
+from .parts import check_split as check_split
 from .parts import file_names as file_names
 from .parts import read_parts as read_parts
 from .readers import TABLES as TABLES

@@ -59,7 +59,8 @@ def judged_parts(
         part[among_sorted(codes, np.sort(ds.codes(edges)))] = name
     denied = order[~among_sorted(codes, ds.codes(ds.holding))[order]]
     part[denied] = parts_of_denied(pairs[denied], ds.edges, **how) if said is None else said[denied]
-    return part, {name: pairs[denied[part[denied] == name]] for name in PARTS}
+    names = (*PARTS, "") if (part[denied] == "").any() else PARTS
+    return part, {name: pairs[denied[part[denied] == name]] for name in names}
 
 # %% ../../nbs/datasets/denied.ipynb #de00000b
 class DeniedPairs:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import among_sorted, beside
+from ..common import beside
 from .closure import note_implied, transitive_closure
 from .denied import judged_parts
 from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
@@ -24,7 +24,7 @@ from .coded import (
     count_both_ways, ids_in_order, pairs_of_numbers, places_of, require_items)
 from .columns import (
     NOT_HOLDING, numbered_pairs, read_rows, scored_pairs)
-from .parts import read_parts
+from .parts import check_split, read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts
 from .weights import check_weights
 from .vectors import WORD_FILES, read_ids, read_vectors
@@ -286,7 +286,7 @@ def _judged(ds, scored, index, **how):
     order = np.lexsort([scored[end].cat.codes for end in ("target", "source")])  # codes are in the order of ids
     said = scored["part"].to_numpy() if "part" in scored else None
     part, denied = judged_parts(ds, rows, order, said, **how)
-    lost = int((~among_sorted(ds.codes(rows), ds.codes(ds.holding))).sum()) - sum(map(len, denied.values()))
+    lost = len(denied.get("", ()))
     return pd.DataFrame(dict(source=rows[:, 0], target=rows[:, 1], score=scored["score"], split=part)), denied, lost
 
 
@@ -313,14 +313,11 @@ def _note_oddities(ds, both):
             ds.report["kept"]["labelled as not holding, but implied by others"] = odd
 
 # %% ../../nbs/datasets/pairs.ipynb #5d0c7e11
-def _held_out(missing, split, fractions, split_column, **files):
+def _held_out(missing, split, fractions, split_column, drop_seen, **files):
     "The files of held-out pairs by part. A `ValueError` for arguments of `from_pairs` that do not fit"
     held_out = {part: given for part, given in files.items() if given is not None}
     if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
-    if split_column is not None and (split != "edge" or tuple(fractions) != (0.8, 0.1, 0.1)):
-        raise ValueError(f"split_column = {split_column!r} says the parts: leave split= and fractions= out")
-    if held_out and (split != "edge" or split_column is not None):
-        raise ValueError("valid= and test= say the parts: leave split= and split_column= out")
+    check_split(split, fractions, split_column, held_out, drop_seen)
     return held_out
 
 
@@ -389,7 +386,7 @@ def from_pairs(
     depends on the seed and on the set of pairs, not on their order or on that of the vectors. Labels of pairs of which
     some do not hold, and with `min_label` all strengths, are kept in `graded`. Raises `ValueError` that names the file,
     row or argument, what was found, and what to do."""
-    held_out = _held_out(missing, split, fractions, split_column, valid=valid, test=test)
+    held_out = _held_out(missing, split, fractions, split_column, drop_seen, valid=valid, test=test)
     items = Items(embeddings, ids, texts, id_column, encoder, member)
     where = str(pairs) if _is_file(pairs) else "pairs"
     rows, read, dropped = _read(

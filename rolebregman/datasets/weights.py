@@ -18,7 +18,7 @@ def check_weights(
     edges: int,  # how many there are
 ) -> np.ndarray:  # float64 (edges,)
     "Weights as an array. Raises `ValueError` for another number of them, one that cannot be, or where all are 0."
-    weights = np.asarray(weights, dtype=np.float64)
+    weights = np.array(weights, dtype=np.float64)  # a copy: what pandas gives may not be written to, and PyTorch warns
     if weights.shape != (edges,):
         raise ValueError(f"weights: shape {weights.shape}, expected ({edges},), one for each training edge")
     bad = ~(np.isfinite(weights) & (weights >= 0))

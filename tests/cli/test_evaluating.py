@@ -69,7 +69,7 @@ def test_held_out_pairs_from_a_file_give_the_number_of_the_held_out_pairs(tree):
     file = measured("evaluate head test.csv --candidates all", tree)
     assert whole["mrr"] == pytest.approx(0.756, abs=5e-4) and file["mrr"] == whole["mrr"] and file["pairs"] == 43
     assert [file[f"hits@{k}"] for k in (1, 3, 10)] == [whole[f"hits@{k}"] for k in (1, 3, 10)]
-    assert file["seen"] == dict(train=0, valid=0, test=43)
+    assert {part: n for part, n in file["seen"].items() if n} == dict(test=43)
 
 
 @pytest.mark.parametrize("more", ["--vectors words.txt", "--vectors vectors.csv --split node --fractions 0.5 0.2 0.3",
@@ -112,7 +112,72 @@ def test_what_fit_has_seen_is_said_and_can_be_left_out(tree):
 def test_new_pairs_of_new_items_are_measured_among_all(tree):
     (tree / "fresh.csv").write_text("from,to\nn00120,n00119\nn00100,n00118\n")
     found = measured("evaluate head fresh.csv --candidates all", tree)
-    assert found["seen"] == dict(train=0, valid=0, test=0) and found["pairs"] == 2
+    assert not any(found["seen"].values()) and found["pairs"] == 2
+
+
+# Rows that do not hold
+
+@pytest.fixture(scope="module")
+def judged(tree):
+    "Pairs of the tree, others that do not hold and do not follow from them, and a head that was fitted on both"
+    rng, held = np.random.default_rng(1), {*map(tuple, closure().to_numpy())}
+    others = pd.DataFrame(NAMES[rng.integers(0, len(NAMES), (90, 2))], columns=["child", "parent"]).drop_duplicates()
+    others = others[[a != b and (a, b) not in held for a, b in others.to_numpy()]]
+    rows = pd.concat([PAIRS.assign(label=1), others.assign(label=0)])
+    rows.to_csv(tree / "judged.csv", index=False)
+    run("fit judged.csv --vectors vectors.csv --epochs 2 --out judged", tree)
+    return tree, rows
+
+
+def test_what_fit_did_not_learn_from_is_not_said_to_be_seen(judged):
+    folder, _ = judged
+    run("fit judged.csv --vectors vectors.csv --epochs 2 --set denied_weight=0 --out without", folder)
+    old = shutil.copytree(folder / "judged", folder / "without_setting", dirs_exist_ok=True)
+    report = json.loads((old / "report.json").read_text())
+    del report["training"]["denied_weight"]  # as a version wrote that did not know of it
+    (old / "report.json").write_text(json.dumps(report))
+    for head in ("without", "without_setting"):
+        done = run(f"evaluate {head} judged.csv --drop-seen", folder)
+        assert "learned from" not in done.stderr and "(denied)" not in done.stderr
+        assert measured(f"evaluate {head} judged.csv", folder)["seen"]["denied"] == 0
+    assert measured("evaluate judged judged.csv", folder)["seen"]["denied"] > 0
+
+
+def test_pairs_that_fit_knew_with_the_other_label_are_said_and_count_as_seen(judged):
+    folder, _ = judged
+    split = pd.read_csv(folder / "judged" / "split.csv")
+    learned = split[(split["split"] == "train")].drop(columns="split").rename(columns=dict(holds="label"))
+    tested = split[(split["split"] == "test")].drop(columns="split").rename(columns=dict(holds="label"))
+    turned = pd.concat([some.assign(label=1 - label)[:5 + label] for label, some in learned.groupby("label")])
+    pd.concat([turned, tested]).to_csv(folder / "turned.csv", index=False)
+    assert "; 11 were labelled otherwise for fit" in run("evaluate judged turned.csv", folder).stderr
+    found = measured("evaluate judged turned.csv --drop-seen", folder)
+    assert found["seen"]["otherwise"] == 11 == found["dropped"]["seen by fit, labelled otherwise"]
+    tested.to_csv(folder / "tested.csv", index=False)
+    for metric in ("label_auc", "gap_mean"):  # which hang on no sample
+        assert found[metric] == measured("evaluate judged tested.csv", folder)[metric]
+        assert found[metric] == measured("evaluate judged", folder)[metric]
+
+
+def test_what_chains_of_pairs_imply_is_no_row_that_does_not_hold(judged):
+    folder, rows = judged
+    run("fit judged.csv --vectors vectors.csv --epochs 2 --transitive --out chains", folder)
+    direct = {*map(tuple, PAIRS.to_numpy())}
+    implied = closure()[[pair not in direct for pair in map(tuple, closure().to_numpy())]][:9]
+    pd.concat([rows, implied.assign(label=0)]).to_csv(folder / "chained.csv", index=False)
+    found = measured("evaluate chains chained.csv", folder)
+    assert found["dropped"] == {"labelled as not holding, but implied by others": 9}
+    assert found["label_auc"] == measured("evaluate chains judged.csv", folder)["label_auc"]
+
+
+def test_what_was_judged_in_training_is_no_hard_candidate_of_new_pairs(tree):
+    ds = from_pairs(pd.DataFrame(dict(source=["a", "a"], target=["b", "c"], label=[1, 0])), TREE.features[:5],
+                    ids=list("abcde"), fractions=(1, 0, 0))
+    known = pd.DataFrame(dict(source=["a"], target=["c"], split=["train"], holds=["0"]))
+    for drop_seen, share in ((False, 1), (True, 0)):
+        some, _ = evaluating._with_known(ds, known, drop_seen, transitive=False)
+        head = load_head(tree / "head")
+        assert evaluate(head, some, "train")["hard_pair_rate"] == share
 
 
 # Labels and columns
@@ -247,3 +312,10 @@ def test_a_column_of_parts_that_was_not_named_is_said(tmp_path):
     pd.DataFrame(TREE.features).add_prefix("x").assign(id=NAMES).to_csv(tmp_path / "v.csv", index=False)
     done = run("fit pairs.csv --vectors v.csv --epochs 0", tmp_path)
     assert "split column not used" in done.stderr and "labelled as not holding: 1" in done.stdout
+
+
+def test_a_file_of_new_pairs_is_taken_whole_and_no_option_is_named_that_evaluate_lacks(tree):
+    PAIRS.assign(split=["train"] * 110 + ["test"] * 10, weight=2).to_csv(tree / "parts.csv", index=False)
+    done = run("evaluate head parts.csv", tree)
+    assert "left unused: split, weight; of split (train, test) all are measured; 120 pairs" in done.stderr
+    assert "--split-column" not in done.stderr and "--weight-column" not in done.stderr

@@ -168,6 +168,37 @@ def test_rows_that_do_not_hold_are_kept_with_the_head_and_measured(labelled):
     assert new["seen"]["denied"] == counts["train"] == new["dropped"]["seen by fit (denied)"]
 
 
+def test_between_two_parts_of_the_nodes_they_are_kept_as_well(labelled):
+    folder, rows = labelled
+    how = "--split node --fractions 0.5 0.25 0.25 --vectors vectors.csv --epochs 1 --out apart"
+    run(f"fit labelled.csv {how}", folder)
+    report, split = json.loads((folder / "apart" / "report.json").read_text()), pd.read_csv(folder / "apart/split.csv")
+    between = split[(split["holds"] == 0) & split["split"].isna()]
+    assert len(between) == report["data"]["dropped"]["labelled as not holding, between two parts of the nodes"] > 0
+    assert (split["holds"] == 0).sum() == (rows["label"] == 0).sum()
+    assert [*report["denied"]] == ["train", "valid", "test"]
+    again = json.loads(run("evaluate apart --json", folder).stdout)
+    assert {name: again[name] for name in report["metrics"]["test"]} == report["metrics"]["test"]
+
+
+def test_what_becomes_of_rows_that_do_not_hold_is_said(labelled):
+    folder, rows = labelled
+    parent = dict(rows.loc[rows["label"] == 1, ["child", "parent"]].to_numpy().tolist())
+    above = pd.DataFrame([(child, parent[up]) for child, up in parent.items() if up in parent][:7],
+                         columns=["child", "parent"])
+    pd.concat([rows, above.assign(label=0)]).drop_duplicates().assign(weight=1).to_csv(folder / "more.csv", index=False)
+    how = "--vectors vectors.csv --epochs 1 --out more"
+    said = run(f"fit more.csv --transitive --weight-column weight {how}", folder).stdout
+    report = json.loads((folder / "more" / "report.json").read_text())
+    follow = report["data"]["kept"]["labelled as not holding"] - sum(report["denied"].values())
+    assert f"implied by chains of pairs: {follow}, neither learned from nor measured" in said and follow >= 7
+    assert "weights of what does not hold: not used" in said
+    part = np.where(rows["label"] == 0, "test", np.where(np.arange(len(rows)) % 4, "train", "test"))
+    rows.assign(split=part).to_csv(folder / "parts.csv", index=False)
+    said = run(f"fit parts.csv --split-column split {how}", folder).stdout
+    assert "not learned from (none is in train)" in said and "weights" not in said
+
+
 def test_denied_pairs_need_not_be_learned_from(labelled):
     folder, _ = labelled
     said = run("fit labelled.csv --vectors vectors.csv --epochs 1 --set denied_weight=0 --out without", folder).stdout

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolebregman.datasets import SEEN, file_names, from_pairs, read_parts
+from rolebregman.cli.inputs import columns_text
+from rolebregman.datasets import SEEN, check_fractions, check_split, file_names, from_pairs, read_parts
 
 IDS = [f"w{i}" for i in range(40)]
 VECTORS = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
@@ -117,6 +118,42 @@ def test_files_and_another_way_to_split_do_not_go_together(how):
     pairs = table(some_pairs(20), part="train")
     with pytest.raises(ValueError, match="valid= and test= say the parts"):
         from_pairs(pairs, VECTORS, ids=IDS, test=pairs, **how)
+
+
+@pytest.mark.parametrize("how,says", [
+    (dict(valid=True, test=True, fractions=(0.5, 0.2, 0.3)), "leave fractions= out"),
+    (dict(test=True, fractions=(0.8, 5, 0.1)), "expected three shares that sum to 1"),
+    (dict(drop_seen=True), "drop_seen= is for pairs in files of their own"),
+    (dict(drop_seen=True, split_column="part"), "drop_seen= is for pairs in files of their own")])
+def test_what_would_have_no_effect_is_refused(how, says):
+    pairs = table(some_pairs(30), part="train")
+    files = {part: pairs[start:start + 5] for part, start in dict(valid=20, test=25).items() if how.get(part)}
+    with pytest.raises(ValueError, match=says): from_pairs(pairs[:20], VECTORS, ids=IDS, **how | files)
+    rest = {name: value for name, value in how.items() if name not in files}
+    with pytest.raises(ValueError, match=says):
+        check_split("edge", **dict(fractions=(0.8, 0.1, 0.1)) | rest, held_out=tuple(files))
+    if "fractions" in how and "valid" not in how:
+        with pytest.raises(ValueError, match=says): check_fractions(how["fractions"])
+
+
+def test_columns_of_a_file_that_are_others_than_those_of_training_are_said():
+    pairs = table(some_pairs(30))
+    other = pairs[25:].rename(columns=dict(source="child", target="parent")).assign(split="train", note=1)
+    read = from_pairs(pairs[:20], VECTORS, ids=IDS, valid=pairs[20:25], test=other).report["read"]
+    assert read["columns of test"] == "child (source), parent (target); left unused: split, note"
+    assert "columns of valid" not in read and "unused columns" not in read
+    assert columns_text(read).endswith("; columns of test: child (source), parent (target); left unused: split, note")
+
+
+def test_files_of_two_relations_are_no_split():
+    pairs = table(some_pairs(30), relation="is_a")
+    other = pairs.assign(relation="part_of")
+    with pytest.raises(ValueError, match="test= has the relation 'part_of' and pairs= 'is_a'"):
+        from_pairs(pairs[:20], VECTORS, ids=IDS, test=other[20:])
+    both = pd.concat([pairs, other])
+    ds = from_pairs(both[:20], VECTORS, ids=IDS, test=both[20:40], relation="is_a")
+    assert named(ds, "test") == pairs_in(pairs[20:])
+    assert named(from_pairs(pairs[:20], VECTORS, ids=IDS, test=pairs[20:]), "test") == pairs_in(pairs[20:])
 
 
 def test_labels_and_weights_go_with_their_rows():

@@ -24,6 +24,7 @@ def test_each_training_edge_has_the_weight_of_its_row_whatever_the_order(tmp_pat
     ds = from_pairs(tmp_path / name, VECTORS, ids=WORDS, weight_column="weight")
     wanted = {(a, b): w for a, b, w in OWN.to_numpy().tolist()}
     assert of_edges(ds) == {pair: wanted[pair] for pair in of_edges(ds)} and len(ds.weights) == len(ds.edges["train"])
+    assert ds.weights.flags.writeable  # PyTorch warns of what is not
     plain = from_pairs(PAIRS, VECTORS, ids=WORDS)
     assert plain.weights is None and all((plain.edges[k] == e).all() for k, e in ds.edges.items())
     assert ds.report["read"]["weight column"] == "weight" and "weight (weight)" in ds.report["read"]["used columns"]
