@@ -258,8 +258,8 @@ def test_the_trainer_trains_encoder_and_head(toy, tmp_path, loss):
         str(tmp_path), num_train_epochs=8, per_device_train_batch_size=32, learning_rate=1e-2, use_cpu=True,
         learning_rate_mapping={r"\.head\.": 3e-3}, eval_strategy="epoch", save_strategy="epoch", report_to="none",
         load_best_model_at_end=True, metric_for_best_model="eval_score", disable_tqdm=True)
-    trainer = SentenceTransformerTrainer(model, settings, train_dataset=text_pairs(toy, negatives=1),
-                                         loss=DirectedLoss(model, loss, mini_batch_size=20 if loss == "margin" else None),
+    measure = DirectedLoss(model, loss, mini_batch_size=20 if loss == "margin" else None)
+    trainer = SentenceTransformerTrainer(model, settings, train_dataset=text_pairs(toy, negatives=1), loss=measure,
                                          evaluator=DirectedEvaluator(toy))
     trainer.train()
     assert all((before[name] != value).any() for name, value in model.named_parameters() if name.endswith("weight"))
