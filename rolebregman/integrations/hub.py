@@ -8,9 +8,12 @@ __all__ = ['SHOWN', 'model_card', 'HubHead']
 # %% ../../nbs/integrations/hub.ipynb #271077f9
 import html
 import re
+import warnings
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
+import torch
 from huggingface_hub import EvalResult, ModelCard, ModelCardData, PyTorchModelHubMixin, snapshot_download
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 from torch import nn
@@ -78,6 +81,24 @@ def _data_lines(rows: pd.DataFrame, ds: DirectedDataset | None, width: int, enco
         lines += [f"Measured with {_plain(first['versions'])}; commit `{_plain(first['commit'])}`"]
     return lines
 
+# %% ../../nbs/integrations/hub.ipynb #5e200002
+def _digest(head: DistanceHead) -> str:
+    "SHA-256 of a head's weights, wherever they are"
+    digest = sha256()
+    for name, tensor in sorted(head.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _warn_of_stale(card: ModelCard | None, head: DistanceHead, where):
+    "A `UserWarning` where a card was written for other weights than the head's"
+    said = None if card is None else card.data.to_dict().get("weights_sha256")
+    if said not in (None, _digest(head)):
+        warnings.warn(f"{where} was written for other weights than this head's: its numbers are not this head's. Make "
+                      "it anew with model_card, and remove an old README.md, which is never overwritten", stacklevel=3)
+
+
 # %% ../../nbs/integrations/hub.ipynb #2c5d1a06
 _TEXT = """---
 {metadata}
@@ -133,6 +154,7 @@ def model_card(
     means, data = _means(rows), str(_dataset_name(rows, ds))
     name = name or f"{kind} for {data}"
     metadata = ModelCardData(
+        weights_sha256=_digest(head),
         library_name="rolebregman", license=license, model_name=name, tags=["bregman-divergence", "directed-relations"],
         eval_results=[EvalResult(task_type="feature-extraction", dataset_type=data, dataset_name=data, metric_type=key,
                                  metric_value=round(float(value), 4)) for key, value in means.items()])
@@ -156,7 +178,7 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
 
     `from_pretrained` takes a folder or the name of a repository (`revision=`, `token=`, `cache_dir=` and
     `local_files_only=` as everywhere on the Hub). It raises what `load_head` raises where the files are
-    not those of a head.
+    not those of a head. A card that was written for other weights brings a `UserWarning`, in saving and in loading.
     """
     def __init__(
         self,
@@ -175,6 +197,8 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
 
     def _save_pretrained(self, save_directory: Path):
         self.head.save_pretrained(save_directory)
+        there = Path(save_directory) / "README.md"
+        _warn_of_stale(ModelCard.load(there) if there.is_file() else self.card, self.head, "the card")
 
     def generate_model_card(self, *args, **kwargs) -> ModelCard:
         "The card that was given; `args` and `kwargs`, which `huggingface_hub` passes, are not used"
@@ -182,11 +206,12 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
 
     @classmethod
     def from_pretrained(cls, name, *, revision=None, token=None, cache_dir=None, local_files_only=False,
-                        force_download=False) -> "HubHead":
-        """Read a head from `name`, a folder or a repository of the Hub.
+                        force_download=False, map_location="cpu", strict=True) -> "HubHead":
+        """Read a head from `name`, a folder or a repository of the Hub, and put it on the device `map_location`.
 
         `revision`, `token`, cache_dir (the Hub's, not ours), `local_files_only` and `force_download` are those of
-        `hf_hub_download`. Raises `FileNotFoundError` for what can be neither."""
+        `hf_hub_download`. Raises `FileNotFoundError` for what can be neither, and `ValueError` for weights that are not
+        those of the config, whatever `strict` says, which other models have: a head is read whole or not at all."""
         folder = Path(name)
         if not folder.is_dir():
             try:
@@ -198,5 +223,7 @@ class HubHead(nn.Module, PyTorchModelHubMixin, library_name="rolebregman", tags=
             except (RepositoryNotFoundError, LocalEntryNotFoundError) as error:
                 reason = str(error).splitlines()[0]
                 raise FileNotFoundError(f"there is no folder {name}, nor could the Hub give it: {reason}") from error
-        card = folder / "README.md"
-        return cls(load_head(folder), ModelCard.load(card) if card.is_file() else None)
+        file, head = folder / "README.md", load_head(folder)
+        card = ModelCard.load(file) if file.is_file() else None
+        _warn_of_stale(card, head, file)
+        return cls(head.to(map_location), card)

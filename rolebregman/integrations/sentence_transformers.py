@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Module
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..datasets.directed import DirectedDataset
 from ..evaluation import evaluate
@@ -227,13 +228,34 @@ def batch_known(
     named[row, column[:len(x)]] = True
     return named[row[:, None], column] | (x[:, None] == y)
 
+# %% ../../nbs/integrations/sentence_transformers.ipynb #ca5ed002
+def _parts_of(column, size):
+    "What was preprocessed of b texts, in parts of at most `size` texts. `ValueError` for what cannot be cut by text"
+    tensors = {name: value for name, value in column.items() if isinstance(value, Tensor) and value.dim()}
+    count = len(next(iter(tensors.values()), ()))
+    other = [name for name, value in tensors.items() if len(value) != count or name == "offsets"]
+    if other or not tensors:
+        raise ValueError("mini_batch_size: this encoder's input has no row for each text "
+                         f"({', '.join(other) or 'empty'}), so it cannot be cut; leave mini_batch_size out")
+    for start in range(0, count, size):
+        yield column | {name: value[start:start + size] for name, value in tensors.items()}
+
+
+def _embed(model, column, size):
+    "Embeddings (b, d) of a column: at once, or `size` texts at a time, which are embedded again for the gradient"
+    if size is None: return model(column)["sentence_embedding"]
+    embed = lambda part: model(dict(part))["sentence_embedding"]
+    return torch.cat([checkpoint(embed, part, use_reentrant=False) for part in _parts_of(column, size)])
+
+
 # %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abd
 class DirectedLoss(nn.Module):
     """Rank and direction loss of a `DirectedEncoder`, for the trainer of sentence-transformers.
 
     Columns of the data, in this order: source, target, and any number of negatives. A column `label` is taken as
     `one_way`: 0 where the reverse holds too, which leaves the pair out of the direction loss. Raises `ValueError` for
-    another model, loss or number of columns.
+    another model, loss or number of columns, and with `mini_batch_size` for an encoder whose input cannot be cut (that
+    of `StaticEmbedding`, or texts laid end to end).
     """
     def __init__(
         self,
@@ -242,6 +264,7 @@ class DirectedLoss(nn.Module):
         margin: float = 1.0,  # of the margin loss
         direction_margin: float = 1.0,  # of the direction loss
         direction_weight: float = 1.0,  # 0 trains on ranking alone
+        mini_batch_size: int | None = None,  # texts that the encoder is given at once; all by default
     ):
         super().__init__()
         if not isinstance(model, DirectedEncoder):
@@ -252,6 +275,9 @@ class DirectedLoss(nn.Module):
         # `loss` as an attribute would be taken for a loss within this one, and be named in the model's card
         self.model, self.kind, self.margin = model, loss, margin
         self.direction_margin, self.direction_weight = direction_margin, direction_weight
+        if mini_batch_size is not None and (type(mini_batch_size) is not int or mini_batch_size < 1):
+            raise ValueError(f"mini_batch_size: expected a whole number from 1, or None, found {mini_batch_size!r}")
+        self.mini_batch_size = mini_batch_size
 
     def forward(
         self,
@@ -262,7 +288,7 @@ class DirectedLoss(nn.Module):
         columns = list(sentence_features)
         if len(columns) < 2: raise ValueError(f"expected columns source, target and negatives, found {len(columns)}")
         keys = _text_keys(columns)
-        x, y, *others = (self.model(column)["sentence_embedding"] for column in columns)
+        x, y, *others = (_embed(self.model, column, self.mini_batch_size) for column in columns)
         head, b = getattr(self.model, "module", self.model)[-1].head, len(x)  # `.module`: wrapped for several devices
         u, v = head.encode_source(x), head.encode_target(torch.cat([y, *others]))
         if keys:

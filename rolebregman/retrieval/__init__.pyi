@@ -19,8 +19,11 @@ from .files import read_part as read_part
 from .files import read_parts as read_parts
 from .files import remove_leftovers as remove_leftovers
 from .files import write_part as write_part
+from .filters import as_ids as as_ids
 from .filters import check_count as check_count
+from .filters import ids_at as ids_at
 from .filters import new_ids as new_ids
+from .filters import nothing_among as nothing_among
 from .filters import positions_of as positions_of
 from .filters import read_filter as read_filter
 from .filters import whole_numbers as whole_numbers

@@ -69,7 +69,7 @@ def read_part(
         raise ValueError(f"{damaged} ({str(error).strip()[-80:]})") from None
 
 # %% ../../nbs/retrieval/files.ipynb #8f5b0e0b
-FORMAT = 2  # of `index.json`; 1 said nothing of it
+FORMAT = 3  # of `index.json`, where ids are texts; 2 where they are numbers; 1 said nothing of it
 
 _PARTS = "ids|items|rows|centre|serial|engine"
 _FIELDS = {"class": lambda x: isinstance(x, str), "count": lambda x: type(x) is int and x >= 0,
@@ -110,8 +110,8 @@ def read_parts(
         if name not in files: raise ValueError(f"{path} is damaged: it names no {name}; save the index anew")
     parts = {name: read_part(path.parent, name, files[name], verify) for name in shapes}
     for name, shape in shapes.items():
-        kind = "i" if name in ("ids", "serial") else "f"
-        if shape and (parts[name].shape != shape or parts[name].dtype.kind != kind):
+        kinds = {"ids": "iU", "serial": "i"}.get(name, "f")
+        if shape and (parts[name].shape != shape or parts[name].dtype.kind not in kinds):
             raise ValueError(f"{path} is damaged, or {files[name]['file']}: expected shape {tuple(shape)} of it, found "
                              f"{parts[name].shape}, {parts[name].dtype}")
     return parts

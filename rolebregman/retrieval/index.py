@@ -24,7 +24,7 @@ from .bounds import Held, fingerprint
 from .engines import Faiss, faiss
 from .files import (
     FORMAT, flush_to_disk, read_description, read_parts, remove_leftovers, write_part)
-from .filters import check_count, new_ids, positions_of, read_filter, whole_numbers
+from .filters import as_ids, check_count, ids_at, new_ids, nothing_among, positions_of, read_filter
 from .nearest import GROUP, Nearest
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c01
@@ -86,7 +86,7 @@ class _Growing(_Described):
         head: DistanceHead,  # any head; it stays yours, and must not change
         Y,  # (m, d), raw embeddings: tensor, array or memory-mapped array, read in blocks; m may be 0
         backend: str = "exact",  # "exact", or "faiss" for an approximate search
-        ids=None,  # int64 (m,), what `search` calls them; by default 0, 1, ...
+        ids=None,  # (m,), whole numbers or texts, what `search` calls them; by default 0, 1, ...
         factory: str = "",  # FAISS: kind of index, as `faiss.index_factory` takes it; by default lists, by size
         tune: str = "",  # FAISS: speed against recall, as its `ParameterSpace` takes it: "nprobe=32", "efSearch=128"
     ):
@@ -97,8 +97,8 @@ class _Growing(_Described):
     def add(
         self,
         Y,  # (m, d), raw embeddings, read in blocks
-        ids=None,  # int64 (m,), none of them in the index; by default they go on from the largest
-    ) -> np.ndarray:  # int64 (m,), their ids
+        ids=None,  # (m,), none of them in the index; by default they go on from the largest
+    ) -> np.ndarray:  # (m,), their ids
         "Add targets: all, or none where this raises or is interrupted. Many at once are much cheaper than one by one"
         self.check_head()
         Y = self.as_table(Y, self.item_name)
@@ -111,7 +111,7 @@ class _Growing(_Described):
                 new.held = new.held._replace(engine=engine)
                 if engine is None:
                     new._make_engine()
-            self.held = new.held._replace(ids=np.concatenate([new.ids, ids]))
+            self.held = new.held._replace(ids=np.concatenate([new.ids, ids] if len(new.ids) else [ids]))
         return ids
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c06
@@ -121,12 +121,12 @@ class _Shrinking(_Growing):
     @torch.no_grad()
     def remove(
         self,
-        ids,  # int64 (l,), or one
+        ids,  # (l,), or one
     ):
         "Remove by id; the others keep theirs. Raises `ValueError` for an id that is not in the index, and removes none"
-        ids = np.unique(whole_numbers(ids))
         with self.turn.lock:
             new = self._now()
+            ids = np.unique(as_ids(ids, known=new.ids))
             if (strange := ~np.isin(ids, new.ids)).any():
                 raise ValueError(f"ids: {ids[strange][0]} is not in the index; nothing was removed")
             new._keep(~np.isin(new.ids, ids))
@@ -162,18 +162,18 @@ class _Searched(_Shrinking):
         only, out = read_filter(filter, self.ids, len(X))
         check_count(k, only, out, len(self), self.kind)
         only, (i, j) = None if only is None else only.to(self.device), (part.to(self.device) for part in out)
-        ids = torch.from_numpy(self.ids)
 
         def work(start, q):
             some = (i >= start) & (i < start + len(q))
             distances, where = find(q, k, only, (i[some] - start, j[some]))
-            parts[start] = distances, ids[where.cpu()].to(self.device)
+            parts[start] = distances, where
 
         block = max(1, min(self.sizes.queries, self.sizes.memory // max(k, len(self) // GROUP)))
         do = "nothing was searched. Repair the row or leave it out"
         self.encode_blocks(X, self.query_name, self.encode_query, work, do, block)
-        if parts: return tuple(torch.cat(part) for part in zip(*parts.values()))
-        return self.items.new_zeros(0, k), torch.zeros(0, k, dtype=torch.int64, device=self.device)
+        none = [(self.items.new_zeros(0, k), torch.zeros(0, k, dtype=torch.int64, device=self.device))]
+        distances, where = (torch.cat(part) for part in zip(*(parts.values() or none)))
+        return distances, ids_at(where, self.ids)
 
     def by_engine(self, q, k: int, only, out):
         "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, of what the engine finds"
@@ -197,7 +197,7 @@ class _Asked(_Searched):
         X,  # (n, d), queries: raw embeddings, read in blocks
         k: int = 10,  # how many of each
         filter=None,  # what may be returned: bool (m,) or (n, m) in the order of `ids`, or (queries, ids) to leave out
-    ) -> tuple[Tensor, Tensor]:  # distances (n, k), nearest first, and ids int64 (n, k), on the head's device
+    ) -> tuple:  # distances (n, k), nearest first, and ids (n, k), on the head's device; texts are an array
         """The k nearest of each query, and the head's own distances to them.
 
         Raises `ValueError` for an empty index, queries of another width or with a NaN, a `k` beyond what the index
@@ -252,8 +252,9 @@ class _Saved(_Asked):
             files["serial"] = write_part(folder, "serial", lambda file: np.save(file, self.engine.serial.numpy()))
             engine = faiss().serialize_index(self.engine.index)
             files["engine"] = write_part(folder, "engine", lambda file: file.write(engine.data))
-        about = {"format": FORMAT, "class": type(self).__name__, "count": len(self), "fingerprint": self.fingerprint,
-                 "backend": self.backend, "factory": self.factory, "tune": self.tune, "files": files,
+        about = {"class": type(self).__name__, "count": len(self), "fingerprint": self.fingerprint, "files": files,
+                 "backend": self.backend, "factory": self.factory, "tune": self.tune,
+                 "format": FORMAT - (self.ids.dtype.kind != "U"),  # of 2, whole numbers, older versions read too
                  "lift": None if self.engine is None else [self.engine.scale, self.engine.floor]}
         write_whole(folder / "index.json", json.dumps(about, indent=1) + "\n")
         remove_leftovers(folder, {head.name, *(entry["file"] for entry in files.values())})
@@ -380,24 +381,25 @@ class TargetIndex(_Vectors):
     A head with a product form is searched by inner products, any other by computing all distances; `method` says which.
     The index lives where the head does, and holds for each target its encoding and its form, not its embedding. Raises
     `ValueError` for an unknown back-end, targets of another width, with a NaN or an infinity, and ids that are taken or
-    -1, which stands for nothing; `ImportError` where FAISS is asked for and missing.
+    -1 or empty, which stand for nothing, or of two kinds; `ImportError` where FAISS is asked for and missing.
     """
 
     @torch.no_grad()
     def rerank(
         self,
         X,  # (n, d), queries
-        ids,  # int64 (n, c), what an engine has found for each; -1 for nothing
-    ) -> tuple[Tensor, Tensor]:  # distances (n, c), nearest first, inf for nothing; and ids
+        ids,  # (n, c), what an engine has found for each; -1 for nothing, or an empty text
+    ) -> tuple:  # distances (n, c), nearest first, inf for nothing; and ids, as of `search`
         """The head's own distances of what another engine has found.
 
         Raises `ValueError` for an id that is not in the index."""
-        now, ids = self._now(), torch.from_numpy(whole_numbers(ids))
-        X = now._ready(X)
+        now = self._now()
+        X, ids = now._ready(X), as_ids(ids, known=now.ids)
         if ids.ndim != 2 or len(ids) != len(X):
             raise ValueError(f"ids: expected {len(X)} rows, found shape {tuple(ids.shape)}")
         j = positions_of(ids, now.ids)
-        if len(strange := ids[(j < 0) & (ids != -1)]): raise ValueError(f"ids: {strange[0]} is not in the index")
+        strange = ids[(j < 0).numpy() & (ids != nothing_among(now.ids))]
+        if len(strange): raise ValueError(f"ids: {strange[0]} is not in the index")
         j = j.to(self.device)
         parts = [(now.items.new_zeros(0, ids.shape[1]), j[:0])]
 
@@ -407,7 +409,7 @@ class TargetIndex(_Vectors):
 
         self.encode_blocks(X, self.query_name, self.encode_query, work, "repair the row or leave it out", 1 << 12)
         distances, where = (torch.cat(part) for part in zip(*parts))
-        return distances, torch.from_numpy(now.ids).to(self.device)[where.clamp(min=0)].masked_fill(where < 0, -1)
+        return distances, ids_at(where, now.ids)
 
 # %% ../../nbs/11_retrieval.ipynb #9a6b1c13
 class SourceIndex(TargetIndex):

@@ -199,3 +199,20 @@ def test_no_more_pairs_are_compared_at_once_than_fit_a_cache():
     head.score(X, X)
     head.pairwise(X[:30], X[:300])
     assert max(sizes) <= head.pairs_at_once and sizes[0] == head.pairs_at_once and sum(sizes) == len(X) + 30 * 300
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["a map", "a weight"])
+def test_tied_weights_are_saved_and_come_back_untied(tmp_path, whole):
+    "Both role maps as one, or one weight of both: the distances come back, and each side then has its own"
+    head, (x, y) = BregmanHead(D, maps="linear", **SMALL), points(10).float().split(5)
+    if whole:
+        head.maps["target"] = head.maps["source"]
+    else:
+        head.maps["target"].start = head.maps["source"].start
+    with torch.no_grad():
+        head.maps["source"].start.normal_()
+    again = load_head(head.save_pretrained(tmp_path))
+    assert torch.equal(again.score(x, y), head.score(x, y))
+    with torch.no_grad():
+        again.maps["source"].start.add_(1)
+    assert torch.equal(again.maps["target"].start, head.maps["target"].start)

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save_file
 
 from rolebregman.baselines import make_head
 from rolebregman.heads import load_head
@@ -95,3 +96,34 @@ def test_a_name_is_one_line_of_a_card_and_nothing_else(word):
     assert len(text.splitlines()) == len(plain.text.splitlines()) and str(card.data.license) == "apache-2.0"
     assert not any(odd in text for odd in ("<script", "![x]", "](http", "\x1b", "`code`", "| cell"))
     assert ModelCard(str(card)).data.license == "apache-2.0"
+
+
+def test_a_card_of_other_weights_is_noticed(tmp_path):
+    "In saving and in loading: of an earlier training, or left by another head; a right one and one by hand are silent"
+    head = make_head("directed_bregman", dim=DIM)
+    card = model_card(head, {"mrr": 0.5})
+    HubHead(head, card).save_pretrained(tmp_path / "right")
+    assert HubHead.from_pretrained(tmp_path / "right").card.data.to_dict() == card.data.to_dict()
+    with torch.no_grad():
+        next(head.parameters()).add_(1)
+    with pytest.warns(UserWarning, match="other weights than this head's"):
+        HubHead(head, card).save_pretrained(tmp_path / "trained")
+    with pytest.warns(UserWarning, match="other weights than this head's"):
+        HubHead(head, model_card(head, {"mrr": 0.6})).save_pretrained(tmp_path / "right")  # keeps its README.md
+    for name in "trained", "right":
+        with pytest.warns(UserWarning, match=r"README\.md was written for other weights"):
+            HubHead.from_pretrained(tmp_path / name)
+    (tmp_path / "right" / "README.md").write_text("# By hand\n")
+    HubHead.from_pretrained(tmp_path / "right")
+
+
+def test_a_head_is_put_where_it_is_wanted_and_read_whole(tmp_path):
+    head = make_head("directed_bregman", dim=DIM)
+    HubHead(head, model_card(head, {"mrr": 0.5})).save_pretrained(tmp_path)
+    for strict in True, False:
+        found = HubHead.from_pretrained(tmp_path, map_location="meta", strict=strict).head
+        assert {value.device.type for value in found.state_dict().values()} == {"meta"}
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file(dict(list(weights.items())[1:]), tmp_path / "model.safetensors")
+    for strict in True, False:
+        with pytest.raises(ValueError, match="is cut off"): HubHead.from_pretrained(tmp_path, strict=strict)

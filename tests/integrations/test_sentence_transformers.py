@@ -258,8 +258,9 @@ def test_the_trainer_trains_encoder_and_head(toy, tmp_path, loss):
         str(tmp_path), num_train_epochs=8, per_device_train_batch_size=32, learning_rate=1e-2, use_cpu=True,
         learning_rate_mapping={r"\.head\.": 3e-3}, eval_strategy="epoch", save_strategy="epoch", report_to="none",
         load_best_model_at_end=True, metric_for_best_model="eval_score", disable_tqdm=True)
-    trainer = SentenceTransformerTrainer(model, settings, train_dataset=text_pairs(toy, negatives=1),
-                                         loss=DirectedLoss(model, loss), evaluator=DirectedEvaluator(toy))
+    measure = DirectedLoss(model, loss, mini_batch_size=20 if loss == "margin" else None)
+    trainer = SentenceTransformerTrainer(model, settings, train_dataset=text_pairs(toy, negatives=1), loss=measure,
+                                         evaluator=DirectedEvaluator(toy))
     trainer.train()
     assert all((before[name] != value).any() for name, value in model.named_parameters() if name.endswith("weight"))
     last = DirectedEvaluator(toy, "train")(model)
@@ -331,3 +332,49 @@ def test_equal_texts_of_several_nodes_tie_in_the_evaluator(toy):
     model.encode = lambda texts, **how: seen.extend(texts) or encode(texts, **how)
     found = DirectedEvaluator(ds, "test", candidates=20)(model)
     assert found["ranking_accuracy"] == found["direction_accuracy"] == 0.5 and seen == WORDS[:1]
+
+
+@pytest.mark.parametrize("loss, size", [("softmax", 1), ("softmax", 3), ("margin", 3), ("margin", 99)])
+def test_a_cached_loss_has_the_gradients_of_the_plain_one(loss, size):
+    "And its encoder sees few texts at a time, each of them once more for the gradient"
+    model, seen = model_of(), []
+    texts = [model.preprocess(words) for words in (WORDS[:7], WORDS[1:], [*WORDS[2:], WORDS[0]])]
+    found = {}
+    for mini in None, size:
+        model.zero_grad()
+        hook = model[1].register_forward_pre_hook(lambda _, args: seen.append(len(args[0]["sentence_embedding"])))
+        measure = DirectedLoss(model, loss, mini_batch_size=mini)
+        losses = measure([dict(column) for column in texts], torch.arange(7) % 2)
+        sum(losses.values()).backward()
+        hook.remove()
+        found[mini] = losses | {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    plain, cached = found.values()
+    assert plain["1.linear.weight"].abs().sum() > 0 and sum(bool(value.any()) for value in plain.values()) > 9
+    torch.testing.assert_close(cached, plain)
+    assert seen[:3] == [7] * 3 and max(seen[3:]) <= size and sum(seen[3:]) == 2 * 3 * 7
+
+
+def test_a_cached_loss_draws_the_same_dropout_twice():
+    "A gradient under dropout is that of the loss that was given: a step along it, under the same draw, says so"
+    model = model_of().double()
+    model[1].linear = torch.nn.Sequential(model[1].linear, torch.nn.Dropout(0.5))
+    weight = model[1].linear[0].weight
+    texts = [model.preprocess(words) for words in (WORDS[:4], WORDS[4:])]
+    measure = DirectedLoss(model.train(), mini_batch_size=3)
+
+    def loss():
+        torch.manual_seed(3)
+        return measure([{k: v.double() if v.is_floating_point() else v for k, v in t.items()} for t in texts])["rank"]
+
+    slope, = torch.autograd.grad(loss(), weight)
+    step = 1e-6 * torch.randn_like(weight)
+    with torch.no_grad():
+        before, _ = loss(), weight.add_(step)
+        after, _ = loss(), weight.sub_(2 * step)
+        assert (after - loss()).item() / 2 == pytest.approx((slope * step).sum().item(), rel=1e-4) and before != after
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, True, "3"])
+def test_a_size_that_is_none_is_refused(size):
+    with pytest.raises(ValueError, match="mini_batch_size: expected a whole number from 1"):
+        DirectedLoss(model_of(), mini_batch_size=size)

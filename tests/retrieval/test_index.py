@@ -1,4 +1,5 @@
 "Targets come and go, and what is wrong is said"
+import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy, deepcopy
@@ -256,3 +257,58 @@ def test_an_index_does_not_depend_on_how_it_is_called(inference):
     with torch.inference_mode(not inference): found = index.search(X, 4)
     assert not found[0].requires_grad and torch.equal(found[1], TargetIndex(head, Y).search(X, 4)[1])
     assert all(p.requires_grad for p in head.parameters())
+
+
+def named(numbers):
+    "A text for each whole number, of several widths, in another order than the numbers; nothing for -1"
+    return np.array(["" if i < 0 else f"{(7 * i) % 101}-{'é' * (i % 3)}" for i in np.ravel(numbers)]).reshape(
+        np.shape(numbers))
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("backend", ["exact", "faiss"])
+def test_texts_as_ids_are_numbers_by_other_names(side, backend, tmp_path):
+    "Whatever is done to an index of numbers is done to one of texts: added, removed, filtered, kept, copied"
+    head, Y, X = make_head("role_bregman", dim=D, hidden=(8,)), torch.randn(60, D), torch.randn(5, D)
+    numbers, texts = (side(head, Y[:40], backend, ids=ids(np.arange(40))) for ids in (np.array, named))
+
+    def same(filter=None):
+        names = filter if filter is None or len(filter) != 2 else (filter[0], list(named(filter[1])))
+        (d, i), (e, j) = numbers.search(X, 6, filter), texts.search(X, 6, names)
+        assert torch.equal(d, e) and j.dtype.kind == "U" and np.array_equal(named(i.numpy()), j)
+        return i
+
+    first = same()
+    assert list(texts.add(Y[40:], named(np.arange(40, 60)))) == list(named(numbers.add(Y[40:])))
+    same((np.arange(5), first[:, 0].numpy()))
+    same(np.arange(60) % 2 == 0)
+    numbers.remove(first[0])
+    texts.remove(list(named(first[0].numpy())))
+    texts.remove([])
+    found = same()
+    for index in texts, type(texts).load(texts.save(tmp_path), verify=True), pickle.loads(pickle.dumps(texts)):
+        assert np.array_equal(index.ids, named(numbers.ids))
+        asked = np.where(np.arange(6) == 2, -1, found.numpy())
+        (d, i), (e, j) = numbers.rerank(X, asked), index.rerank(X, named(asked))
+        assert torch.equal(d, e) and np.array_equal(named(i.numpy()), j) and (j[:, -1] == "").all()
+    assert texts.search(X[:0], 3)[1].shape == (0, 3)
+    texts.remove(texts.ids)
+    assert texts.add(Y[:2]).tolist() == [0, 1], "an empty index takes either kind"
+
+
+@pytest.mark.parametrize("ids", [["a", 1], ["a", None], ["a\0", "b"], ["a", ""], ["a", "a"], ["a", "c"], [1, 2], None,
+                                 np.array(["a", 2.0], dtype=object), ["a"]])
+def test_texts_that_are_no_ids(ids):
+    index = TargetIndex(make_head("role_bregman", dim=D, hidden=(8,)), torch.randn(2, D), ids=["b", "c"])
+    with pytest.raises(ValueError, match="ids: "): index.add(torch.randn(2, D), ids)
+    for wrong in ["z"], [1], "z": pytest.raises(ValueError, index.remove, wrong)
+    with pytest.raises(ValueError, match="filter: found whole numbers"): index.search(torch.randn(1, D), 1, ([0], [1]))
+    with pytest.raises(ValueError, match="'z'|z is not"): index.rerank(torch.randn(1, D), [["b", "z"]])
+    assert index.ids.tolist() == ["b", "c"]
+
+
+def test_the_format_says_whether_ids_are_texts(tmp_path):
+    head = make_head("euclidean", dim=D)
+    for ids, said in (["b", "c"], 3), ([7, 8], 2):
+        about = json.loads((TargetIndex(head, torch.randn(2, D), ids=ids).save(tmp_path) / "index.json").read_text())
+        assert about["format"] == said and TargetIndex.load(tmp_path).ids.tolist() == ids
