@@ -1,13 +1,13 @@
 "The API reference: what is public, how it is documented, and what nbdev itself leaves out of a page"
 import ast
 import inspect
+import json
 import re
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from os.path import relpath
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import get_args
 
 from execnb.nbio import mk_cell
 from fastcore.docments import docments
@@ -16,7 +16,12 @@ from nbdev.doclinks import NbdevLookup
 from nbdev.process import Processor
 from nbdev.showdoc import BasicMarkdownRenderer
 from processed import below_nbs, doc_base, notebooks, page_name
+from tables import with_best_in_bold, without_row_numbers
 
+ALL_NAMES = "guides/names"  # the page that lists them
+# Pages of which a reader wants pictures and tables; their code is folded.
+RESULTS = {"main_results", "ablations", "ogb", "study/control", "study/role_maps", "study/more_negatives",
+           "study/rival_starts", "study/gaps", "study/joint_training"}
 COLAB = "https://colab.research.google.com/github"
 
 
@@ -83,6 +88,12 @@ def constants(module: ModuleType) -> dict[str, str]:  # what is said of each
     return said | options
 
 
+def one_line(value) -> str:
+    "The first sentence of a docstring, on one line"
+    said = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[a-z0-9)`])[.:] (?=[A-Z`])", said)[0].rstrip(".")
+
+
 def is_named_tuple(obj) -> bool:
     "Is it a class made by `NamedTuple`?"
     return inspect.isclass(obj) and issubclass(obj, tuple) and hasattr(obj, "_fields")
@@ -118,13 +129,30 @@ def _documentation(cls: type, member: str, function) -> str:
     return renderer._repr_markdown_()
 
 
-def _command(function) -> str:
-    "The signature of a command with the help of its options; empty where there are none"
-    parameters = inspect.signature(function).parameters.values() if inspect.isfunction(function) else ()
-    typed = [(p, *get_args(p.annotation)[:2]) for p in parameters if hasattr(p.annotation, "__metadata__")]
-    lines = [f"    {p.replace(annotation=kind)}, # {getattr(option, 'help', '')}" for p, kind, option in typed]
-    code = "\n".join([f"def {function.__name__}(", *lines, "):"]) if lines else ""
-    return re.sub(r"\b(pathlib\.|Posix(?=Path))", "", code)
+@cache
+def _commands() -> dict:  # (the words that call it, what Typer makes of it), by the function behind it
+    "The sub-commands of the command"
+    import typer
+
+    def walk(words, group):
+        for name, part in group.commands.items():
+            if hasattr(part, "commands"): yield from walk(f"{words} {name}", part)
+            if part.callback: yield inspect.unwrap(part.callback), (f"{words} {name}", part)
+
+    app = import_module(f"{get_config().lib_name}.cli.app").app
+    return dict(walk(get_config().lib_name, typer.main.get_command(app)))
+
+
+def command_help(
+    function,  # behind a sub-command
+) -> str:  # "" for any other
+    "What `--help` says of a sub-command, without the sentences that stand in the docstring"
+    import typer
+
+    words, part = _commands().get(inspect.unwrap(function), ("", None)) if inspect.isfunction(function) else ("", None)
+    if not part: return ""
+    with typer.Context(part, info_name=words) as context: said = part.get_help(context)
+    return re.sub(r"^  \S.*?(?=^\S)", "", said, count=1, flags=re.M | re.S).strip()
 
 
 def line_of(value) -> int:
@@ -133,19 +161,60 @@ def line_of(value) -> int:
     return start + next(i for i, line in enumerate(lines) if re.match(r"\s*(class|def) ", line))
 
 
+def row(
+    name: str,  # as in `DistanceHead.score`
+    value,  # what it names; of a constant what is said of it
+    page: str = "",  # the notebook it is documented in, as a link; the same by default
+) -> tuple[str, str]:  # for `_table`
+    "A name, which leads to where it is documented, and a line on it"
+    if not isinstance(value, str): return f"[`{name}`]({page}#{name.lower()})", one_line(value)
+    # A constant has no heading, so Sphinx knows no target of its name, and a link in markdown would be refused.
+    folder, _, file = page.rpartition("/")
+    address = f"{folder}{'/' * bool(folder)}{page_name(Path(file).name)}.html" if page else ""
+    return f'<a href="{address}#{name}"><code>{name}</code></a>', value
+
+
+def text_of(cell) -> str:
+    "The source of a cell, and nothing for one that is not shown"
+    return cell.get("source") or ""
+
+
 def _shown_by(cell) -> str:
     "What a cell documents, as in `show_doc(ICNN.gradient, title_level=4)`"
-    found = re.search(r"^show_doc\(([\w.]+)", cell.source, flags=re.M) if cell.cell_type == "code" else None
+    found = re.search(r"^show_doc\(([\w.]+)", text_of(cell), flags=re.M) if cell.cell_type == "code" else None
     return found[1] if found else ""
+
+
+def _table(
+    rows: list[tuple[str, str]],  # what is written into the two columns, in markdown
+) -> str:
+    "Names and what is said of each"
+    lines = [f"| {name} | {said.replace('|', chr(92) + '|')} |" for name, said in rows]
+    return "\n".join(["| name | what it is |", "| --- | --- |", *lines])
+
+
+def describe_picture(cell):
+    "A picture that has a caption and no description for those who do not see it is described by its caption"
+    caption = re.search(r"^#\| *fig-cap: *(.*)$", source := text_of(cell), re.M) if cell.cell_type == "code" else None
+    if caption and not re.search(r"^#\| *fig-alt:", source, re.M): cell.source = f"#| fig-alt: {caption[1]}\n{source}"
+
+
+def fold(cell):
+    "Let the code of a cell be seen by who asks for it"
+    told = re.search(r"^#\| *(echo|code-fold|output: asis|include)", source := text_of(cell), re.M)
+    if cell.cell_type == "code" and source.strip() and not told:
+        cell.source = f'#| code-fold: true\n#| code-summary: "Code"\n{cell.source}'
 
 
 class Reference(Processor):
     """The last of nbdev's processors (`procs` in settings.ini) adds to a page what the others leave out.
 
-    A link to Colab under the title; the fields of named tuples; at the end the methods and properties that the text
-    has not shown, and the constants. And it sets links right: to the source of what is shown, where several modules
-    have the name; from a name to the page's own, or else to the library's rather than to the command of that name, as
-    links between notebooks; none inside code, headings and other links."""
+    A link to Colab under the title; the fields of named tuples and the options of commands; below a class its methods
+    and properties that the text has not shown; below a cell the constants that it defines; at the end a table of all
+    names of the module, and on the page of all names one of the library's. Code is folded where a reader wants results;
+    tables have no column that counts their rows. And it sets links right: to the source of what is shown, where several
+    modules have the name; from a name to the page's own, or else to the library's rather than to the command of that
+    name, as links between notebooks; none inside code, headings and other links."""
 
     def begin(self):
         self.path = PurePosixPath(below_nbs(Path(self.nb.path_).absolute()))
@@ -156,10 +225,19 @@ class Reference(Processor):
         if name:
             file = Path(module.__file__).relative_to(cfg.config_path.absolute()).as_posix()
             self.source = f"{cfg.git_url}/blob/{cfg.branch}/{file}"
-            self.nb.cells.extend(self.section(module))
+            self.methods_below_classes()
+            self.constants_below_cells(module)
+            self.nb.cells.extend(self.summary(module))
+        if self.page == ALL_NAMES: self.nb.cells[-1:-1] = self.all_names()
         for cell in self.nb.cells:
             if cell.cell_type == "markdown": cell.source = self.links(cell.source)
+            describe_picture(cell)
+            if self.page in RESULTS: fold(cell)
             for data in (output.get("data", {}) for output in cell.get("outputs", [])):
+                for kind in {"text/html", "text/markdown"} & set(data) if not _shown_by(cell) else ():
+                    table = without_row_numbers("".join(data[kind]))
+                    if self.page in {*RESULTS, "index"}: table = with_best_in_bold(table)
+                    data[kind] = table.splitlines(True)
                 if "text/markdown" in data:
                     text = self.title("".join(data["text/markdown"]), _shown_by(cell))
                     # nbdev emphasises no more than the first line of the first paragraph.
@@ -184,30 +262,73 @@ class Reference(Processor):
     def fields(self, text: str) -> str:
         "The documentation of a named tuple shows its fields, that of a command its options"
         for name, value in self.defined.items():
-            code = _command(value)
+            code, language = command_help(value), "text"
             if is_named_tuple(value):
                 lines, nodes = _fields(value)
                 code = "\n".join([lines[0], *(line for n in nodes for line in lines[n.lineno - 1:n.end_lineno])])
+                language = "python"
             if code:
-                text = re.sub(rf"^def {name}\(.*?\n```$", f"{code}\n```".replace("\\", r"\\"), text, flags=re.M | re.S)
+                shown = f"```{language}\n{code}\n```".replace("\\", r"\\")
+                text = re.sub(rf"^```python\n+def {name}\(.*?\n```$", shown, text, flags=re.M | re.S)
         return text
 
-    def section(self, module: ModuleType) -> list:
-        "Cells with what the text has not shown"
-        shown = {_shown_by(cell) for cell in self.nb.cells}
-        more = [(cls, member, function) for name, cls in self.defined.items() if inspect.isclass(cls)
-                for member, function in members(cls).items() if f"{name}.{member}" not in shown]
-        asis = "#| echo: false\n#| output: asis\n"
-        cells = [mk_cell(f"{asis}show_doc({cls.__name__}.{member})") for cls, member, _ in more]
-        for cell, what in zip(cells, more):
-            data = {"text/markdown": NbdevLookup().linkify(_documentation(*what)).splitlines(True)}
-            cell.outputs = [dict(output_type="display_data", metadata={}, data=data)]
-        if said := constants(module):
-            text = "\n".join(f'- <a id="{name}"></a>`{name}`: {about}' for name, about in said.items())
-            cells.append(mk_cell(NbdevLookup().linkify(text), "markdown"))
-        title = mk_cell(f"## Reference of `{module.__name__}`", "markdown")
-        for i, cell in enumerate([title, *cells]): cell["id"] = f"reference-{i}"
-        return [title, *cells] if cells else []
+    def methods_below_classes(self):
+        "Below what is shown of a class, and its source where that stands there: methods that the text has not shown"
+        shown, added = {_shown_by(cell) for cell in self.nb.cells}, 0
+        for cell in list(self.nb.cells):
+            cls = self.defined.get(name := _shown_by(cell))
+            if not inspect.isclass(cls): continue
+            cells = []
+            for member, function in members(cls).items():
+                if f"{name}.{member}" in shown: continue
+                more = mk_cell(f"#| echo: false\n#| output: asis\nshow_doc({name}.{member})", id=f"reference-{added}")
+                text = re.sub("^###(?= )", "####", _documentation(cls, member, function), count=1, flags=re.M)
+                data = {"text/markdown": NbdevLookup().linkify(text).splitlines(True)}
+                more.outputs = [dict(output_type="display_data", metadata={}, data=data)]
+                cells.append(more)
+                added += 1
+            at = self.nb.cells.index(cell) + 1
+            if self.nb.cells[at:] and "Exported source" in text_of(self.nb.cells[at]): at += 1
+            self.nb.cells[at:at] = cells
+
+    def constants_below_cells(self, module: ModuleType):
+        "Below the cell that defines them: constants"
+        said, groups, found = constants(module), {}, ""
+        # An exported cell is gone from the page by now, so its place is before the next one in the notebook.
+        order = [cell["id"] for cell in json.loads(Path(self.nb.path_).read_text(encoding="utf-8"))["cells"]]
+        for line in inspect.getsource(module).splitlines():
+            if cell := re.match(r"# %% \S+ #(\S+)", line): found = cell[1]
+            if (name := re.match(r"(\w+)\b(?:: [^=]+)? = ", line)) and name[1] in said:
+                groups.setdefault(found, []).append(name[1])
+        for cell_id, names in groups.items():
+            text = "\n".join(f'- <a id="{name}"></a>`{name}`: {said[name]}' for name in names)
+            cell = mk_cell(NbdevLookup().linkify(text), "markdown", id=f"constants-{cell_id}")
+            following = order[order.index(cell_id) + 1:] if cell_id in order else []
+            at = [i for i, other in enumerate(self.nb.cells) if other.get("id") in following]
+            self.nb.cells.insert(at[0] if at else len(self.nb.cells), cell)
+
+    def summary(self, module: ModuleType) -> list:
+        "Cells with a table of what the module makes public"
+        rows = []
+        for name, value in [*self.defined.items(), *constants(module).items()]:
+            rows.append(row(name, value))
+            methods = members(value) if inspect.isclass(value) else {}
+            rows += [row(f"{name}.{member}", function) for member, function in methods.items()]
+        cells = [mk_cell(f"## Reference of `{module.__name__}`", "markdown"), mk_cell(_table(rows), "markdown")]
+        for i, cell in enumerate(cells): cell["id"] = f"summary-{i}"
+        return cells if rows else []
+
+    def all_names(self) -> list:
+        "Cells with all names of the library, a table for each package"
+        packages = {}
+        for page, name in modules().items():
+            module = import_module(name)
+            rows = packages.setdefault(name.split(".")[1], [])
+            rows += [row(what, value, self.to(page))
+                     for what, value in [*definitions(module).items(), *constants(module).items()]]
+        plain = lambda found: re.sub(r"<[^>]*>|[^\w]", "", found[0].partition("](")[0]).lower()  # noqa: E731
+        return [mk_cell(f"## {package}\n\n{_table(sorted(packages[package], key=plain))}",
+                        "markdown", id=f"names-{package}") for package in sorted(packages)]
 
     @cached_property
     def notebooks(self) -> dict[str, str]:  # by page

@@ -107,7 +107,7 @@ def score(
 
     The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written."""
     from rolebregman.datasets.coded import require_items
-    from rolebregman.datasets.pairs import pair_blocks
+    from rolebregman.datasets.columns import pair_blocks
     from rolebregman.heads.distance_head import load_head
     items, counts = items_of(head, vectors, ids, texts, id_column, member=member), {}
     with input_file(pairs) as path:
@@ -143,7 +143,7 @@ def _rows(index, items):
 
 def _all_items(where, head, asked):
     "The ids among which to search: those asked for, and what else is known of"
-    from rolebregman.datasets.pairs import pair_blocks
+    from rolebregman.datasets.columns import pair_blocks
     from rolebregman.datasets.readers import read_texts
     wanted = set(asked)
     if where.open_ended and (kept := read_kept(head, "items")) is not None:

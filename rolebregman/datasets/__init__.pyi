@@ -59,6 +59,7 @@ from .columns import PART_NAMES as PART_NAMES
 from .columns import RELATION_COLUMNS as RELATION_COLUMNS
 from .columns import label_values as label_values
 from .columns import numbered_pairs as numbered_pairs
+from .columns import pair_blocks as pair_blocks
 from .columns import pairs_of_table as pairs_of_table
 from .columns import pick_columns as pick_columns
 from .columns import read_pairs as read_pairs
@@ -126,7 +127,6 @@ from .pairs import Items as Items
 from .pairs import from_pairs as from_pairs
 from .pairs import list_ids as list_ids
 from .pairs import own_kinds as own_kinds
-from .pairs import pair_blocks as pair_blocks
 from .pairs import relative_to as relative_to
 from .parts import SEEN as SEEN
 from .parts import check_split as check_split

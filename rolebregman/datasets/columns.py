@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PAIR_COLUMNS', 'LABEL_COLUMNS', 'LABEL_WORDS', 'RELATION_COLUMNS', 'PART_NAMES', 'NOT_HOLDING', 'pick_columns',
            'pairs_of_table', 'label_values', 'read_rows', 'unique_pairs', 'numbered_pairs', 'read_pairs',
-           'scored_pairs', 'read_scores']
+           'scored_pairs', 'read_scores', 'pair_blocks']
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a05
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..common import sorted_unique
 from .coded import code_ids, number_pairs, read_coded, repeats
-from .readers import as_ids, as_table, columns_named, find_column, other_separator
+from .readers import as_ids, as_table, columns_named, find_column, other_separator, table_blocks
 from .weights import WEIGHT_COLUMNS, read_weights
 
 # %% ../../nbs/datasets/columns.ipynb #20156ae2
@@ -378,3 +378,20 @@ def read_scores(
     "The scores of pairs of a table. Raises what `read_pairs` raises."
     found = scored_pairs(read_rows(pairs, source, target, label, -np.inf, **options)[0])
     return found.astype(dict(source="str", target="str"))
+
+# %% ../../nbs/datasets/columns.ipynb #4addd4d2
+def pair_blocks(
+    path: str | Path,  # a file for `read_table`
+    source: str | None = None,  # column of the sources; guessed by default
+    target: str | None = None,  # column of the targets; guessed by default
+    rows: int = 1 << 17,  # in a block
+    sep: str | None = None,  # between the fields of a text file; by default by its name
+    encoding: str | None = None,  # of a text file; UTF-8 by default
+):  # DataFrames with source and target as text, and row from 0
+    "The pairs of a file, block by block. Raises a `ValueError` that names the file, and the row of an empty id."
+    path, found = Path(path), 0
+    for table in table_blocks(path, rows, sep, encoding):
+        block = pairs_of_table(table, *pick_columns(table, source, target, path), path, found)
+        found += len(block)
+        yield block
+    if not found: raise ValueError(f"{path} has 0 rows below its header")

@@ -18,4 +18,5 @@ from .explorer import fit_nouns as fit_nouns
 from .explorer import load_nouns as load_nouns
 from .explorer import publish_explorer as publish_explorer
 from .explorer import read_senses as read_senses
+from .explorer import rounded_roles as rounded_roles
 from .explorer import write_explorer_data as write_explorer_data

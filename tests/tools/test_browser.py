@@ -1,9 +1,11 @@
 "The site in a browser: no errors, formulas set, search, on a phone's screen, the interactive page; without the network"
+import copy
 import functools
 import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,6 @@ from rolebregman.baselines import make_head
 from rolebregman.datasets import FetchError, from_pairs, toy_tree
 from rolebregman.heads import load_head
 from rolebregman.interpretability import explorer
-from rolebregman.retrieval import TargetIndex
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -109,11 +110,84 @@ def test_page_on_a_phone(open_page, address, notebook):
     assert not seen["pictures"], "a picture does not load"
 
 
-def test_search_finds_the_head(open_page, address):
-    page = open_page(f"{address}/search.html?q=BregmanHead", desk)
-    page.wait_for_load_state("networkidle")
-    page.locator("#search-results a[href*='role_heads.html']").first.click()
-    page.wait_for_url("**/role_heads.html*")
+first = """(all => [...all].map(link => new URL(link.href).pathname.slice(1))
+  .filter((page, i, pages) => pages.indexOf(page) === i))(document.querySelectorAll("#search-results > ul > li > a"))"""
+
+
+sought = [  # what is typed, the page that answers, among how many it is
+    ("install", "guides/get_started", 1), ("quickstart", "guides/get_started", 1), ("csv", "guides/own_pairs", 3),
+    ("results", "main_results", 3), ("direction accuracy", "evaluation", 3), ("mrr", "evaluation", 3),
+    ("faiss", "retrieval", 3), ("hugging face", "integrations/hub", 3), ("add a head", "heads/distance_head", 3),
+    ("terminal", "cli", 3), ("gpu", "guides/get_started", 3), ("negatives", "training", 3),
+    # Names of the library
+    ("fit", "training", 1), ("evaluate", "evaluation", 1), ("score", "heads/distance_head", 3),
+    ("BregmanHead", "role_heads", 1), ("load_head", "heads/distance_head", 1)]
+
+
+def test_search_finds_what_a_newcomer_types(open_page, address):
+    page, missed = open_page(f"{address}/search.html", desk), []
+    for typed, wanted, among in sought:
+        page.goto(f"{address}/search.html?q={quote(typed)}")
+        page.locator("#search-results > ul > li > a").first.wait_for()
+        page.wait_for_load_state("networkidle")
+        found = page.evaluate(first)[:among]
+        if f"{wanted}.html" not in found: missed.append((typed, wanted, found))
+    assert not missed
+
+
+seen_first = ["index", "guides/get_started", "guides/own_pairs", "interpretability/explorer", "main_results",
+              "ablations", "heads/distance_head", "cli/searching", "guides/names", "theory_checks"]
+# But for tables and what else is set in columns, which on a telephone scroll in a box of their own
+cut = """() => [...document.querySelectorAll("main :is(img, table, pre)")].filter(e => {
+  if (innerWidth < 1200 && (e.closest(".tag_columns") || e.tagName === "TABLE")) return false;
+  const box = e.getBoundingClientRect();
+  if (box.top > innerHeight || !box.width) return false;
+  for (let p = e; p.tagName !== "MAIN"; p = p.parentElement)
+    if (p.scrollWidth > p.clientWidth + 1 && p.clientWidth && getComputedStyle(p).overflowX !== "visible") return true;
+  return box.right > innerWidth + 1;
+}).map(e => e.tagName + " " + (e.alt ?? e.textContent).trim().slice(0, 60))"""
+small = """() => [...document.querySelectorAll("main pre")]
+  .filter(e => parseFloat(getComputedStyle(e).fontSize) < 14).length"""
+wide_pictures = """() => [...document.querySelectorAll("main img")]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.alt)"""
+
+
+@pytest.mark.parametrize("viewport", [desk, phone], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", seen_first)
+def test_nothing_of_the_first_screen_is_cut(open_page, address, name, viewport):
+    "On a desk nothing further down either: code and results are read without scrolling sideways"
+    page = open_page(f"{address}/{name}.html", viewport)
+    assert page.evaluate(cut if viewport is phone else cut.replace("box.top > innerHeight || ", "")) == []
+    assert page.evaluate(small) == 0, "code is set in less than 14 pixels"
+    assert page.evaluate(wide_pictures) == [], "a picture is wider than the screen"
+
+
+@pytest.mark.parametrize("name, scheme", zip(seen_first, ["light", "dark"] * 5))
+def test_a_page_is_for_everybody(open_page, address, name, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = open_page(f"{address}/{name}.html", phone if scheme == "dark" else desk, color_scheme=scheme)
+    page.evaluate(look)
+    found = axe.Axe().run(page, options=dict(resultTypes=["violations"], preload=False)).response["violations"]
+    assert not [(rule["id"], [node["html"][:200] for node in rule["nodes"][:3]]) for rule in found
+                if rule["impact"] in ("serious", "critical")]
+
+
+def way(page, *links):
+    "Follow links by what they say"
+    for link in links:
+        page.get_by_role("link", name=link, exact=True).first.click()
+        page.wait_for_load_state("load")
+    return page.url
+
+
+@pytest.mark.parametrize("links, page", [
+    (("get started", "your own pairs"), "guides/own_pairs.html"),
+    (("what came out",), "main_results.html"),
+    (("a control that never looks at the pair",), "study/control.html"),
+    (("get started", "what a head is"), "heads/distance_head.html")],
+    ids=["own pairs", "doubt", "control", "add a head"])
+def test_three_readers_reach_what_they_need_in_three_clicks(open_page, address, links, page):
+    assert way(open_page(f"{address}/index.html", desk), *links).split("#")[0].endswith(page) and len(links) <= 3
 
 
 # The interactive page: its script on a head of this test, which needs no data, and as it is in the site.
@@ -133,7 +207,7 @@ def words_of(ds):
 
 @pytest.fixture(scope="module", params=["directed_bregman", "role_bregman_lowrank", "icnn_bregman"])
 def toy(request, tmp_path_factory):
-    "(folder of a page, its head, its dataset): weights far from their start, of three kinds of role maps"
+    "(folder of a page, its head): weights far from their start, of three kinds of role maps"
     torch.manual_seed(0)
     ds = words_of(toy_tree(depth=4, branching=3, dim=8))
     head = make_head(request.param, 8, hidden=(12, 10, 6)).fit_standardizer(ds.features)
@@ -145,39 +219,51 @@ def toy(request, tmp_path_factory):
     for name in ("explorer.js", "explorer.css"):
         shutil.copy(nbs / "interpretability" / "explorer" / name, folder)
     (folder / "index.html").write_text(page_source, encoding="utf-8")
-    return folder, head, ds
+    return folder, Rounded(head, ds)
 
 
-def nearest_targets(head, ds, i):
-    "The ten nearest targets of node i, itself left out"
-    rows = TargetIndex(head, ds.features).search(ds.features[[i]], k=11)[1][0].tolist()
-    return [r for r in rows if r != i][:10]
+class Rounded:
+    "A head as the page has it: on words whose roles are rounded, by their rows, in float64"
+
+    def __init__(self, head, ds):
+        self.ids, self.potential = ds.nodes["id"].tolist(), copy.deepcopy(head.potential).double()
+        self.roles = [torch.tensor(role) for role in explorer.rounded_roles(explorer.explorer_data(head, ds))]
+
+    @torch.no_grad()
+    def __call__(self, i, j):
+        return self.potential.divergence(self.roles[0][i], self.roles[1][j])
+
+    def nearest(self, i, turned):
+        "The ten nearest targets of a word, or its ten nearest sources; itself left out"
+        everything = slice(None)
+        order = (self(everything, i) if turned else self(i, everything)).argsort().tolist()
+        return [row for row in order if row != i][:10]
 
 
-def agrees(page, head, ds, words=10):
+def agrees(page, rounded, words=10):
     "Divergences of random pairs, and the ten nearest targets and sources of some words, in the browser and in Python"
     rng = np.random.default_rng(0)
-    pairs = rng.integers(ds.num_nodes, size=(500, 2))
+    pairs = rng.integers(len(rounded.ids), size=(500, 2))
     found = page.evaluate("pairs => pairs.map(p => document.getElementById('explorer').page.explorer.divergence(...p))",
                           pairs.tolist())
-    x, y = torch.tensor(ds.features)[pairs.T]
-    np.testing.assert_allclose(found, head.score(x, y), rtol=1e-5)
-    nearest = "([i, turned]) => document.getElementById('explorer').page.explorer.nearest(i, turned).map(f => f.row)"
-    features = torch.tensor(ds.features)
-    for i in rng.integers(ds.num_nodes, size=words).tolist():
-        assert page.evaluate(nearest, [i, False]) == nearest_targets(head, ds, i)
-        sources = head.score(features, features[[i]].expand_as(features)).argsort().tolist()
-        assert page.evaluate(nearest, [i, True]) == [r for r in sources if r != i][:10]
+    np.testing.assert_allclose(found, rounded(*pairs.T), rtol=1e-6)  # the weights of the page are float32
+    nearest = """([i, turned]) => {
+      const steps = document.getElementById('explorer').page.explorer.nearest(i, turned);
+      for (;;) { const {done, value} = steps.next(); if (done) return value.map(f => f.row); }
+    }"""
+    for i in rng.integers(len(rounded.ids), size=words).tolist():
+        for turned in (False, True):
+            assert page.evaluate(nearest, [i, turned]) == rounded.nearest(i, turned)
 
 
 @pytest.mark.parametrize("over", ["http", "file"])
 def test_page_computes_what_the_head_does(open_page, toy, over):
-    folder, head, ds = toy
+    folder, rounded = toy
     if over == "file":
-        agrees(open_page(f"{folder.as_uri()}/index.html"), head, ds)
+        agrees(open_page(f"{folder.as_uri()}/index.html"), rounded)
     else:
         for address in served(folder):
-            agrees(open_page(f"{address}/index.html"), head, ds)
+            agrees(open_page(f"{address}/index.html"), rounded)
 
 
 def shown(page):
@@ -186,31 +272,30 @@ def shown(page):
             for name in ("forward", "reverse", "gap")}
 
 
-def drive(page, head, ds, source, target):
+def drive(page, rounded, source, target):
     "Type two words, and compare what appears with the head"
     page.get_by_label("Source", exact=True).fill(source)
     page.get_by_label("Target", exact=True).fill(target)
-    ids = ds.nodes["id"].tolist()
-    i, j = map(ids.index, (source, target))
-    x, y = torch.tensor(ds.features[[i, j]])
-    with torch.no_grad():
-        forward, reverse, gap = head(x, y), head(y, x), head.gap(x, y)
-    np.testing.assert_allclose(list(shown(page).values()), [forward, reverse, gap], rtol=1e-4, atol=1e-4)
+    i, j = map(rounded.ids.index, (source, target))
+    forward, reverse = rounded(i, j), rounded(j, i)
+    gap = forward - reverse
+    np.testing.assert_allclose(list(shown(page).values()), [forward, reverse, gap], rtol=1e-5)
     believed = f"{source} → {target}" if gap < 0 else f"{target} → {source}"
     assert believed in page.locator(".explorer-belief").inner_text()
     assert f"source={source}&target={target}" in page.url
     page.get_by_role("heading", name=f"Nearest targets of {source}", exact=True).wait_for()
-    assert page.locator(".explorer-targets a").all_inner_texts() == [ids[r] for r in nearest_targets(head, ds, i)]
+    assert page.locator(".explorer-targets a").all_inner_texts() == [
+        rounded.ids[r] for r in rounded.nearest(i, turned=False)]
     assert page.locator(".explorer-sources li").count() == 10
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
 
 
 def test_page_is_driven_on_a_phone(open_page, toy):
-    folder, head, ds = toy
+    folder, rounded = toy
     for address in served(folder):
         page = open_page(f"{address}/index.html?source=wc&target=wd")
         assert [page.get_by_label(name, exact=True).input_value() for name in ("Source", "Target")] == ["wc", "wd"]
-        drive(page, head, ds, "dog", "animal")
+        drive(page, rounded, "dog", "animal")
         forward = shown(page)
         page.get_by_label("Swap source and target").click()
         turned = shown(page)
@@ -231,6 +316,60 @@ def test_page_is_driven_on_a_phone(open_page, toy):
         assert "Type a word" in page.locator(".explorer-message").inner_text()
 
 
+def words(page):
+    "What stands in both fields"
+    return tuple(page.get_by_label(name, exact=True).input_value() for name in ("Source", "Target"))
+
+
+def test_page_by_keyboard_keeps_the_focus_and_goes_back_step_by_step(open_page, toy):
+    folder, _ = toy
+    for address in served(folder):
+        page = open_page(f"{address}/index.html?source=wc&target=wd", desk)
+        focused = "document.activeElement.textContent"
+        # Two steps by typing, a field each; what is typed on the way is none.
+        page.get_by_label("Source", exact=True).fill("dog")
+        page.get_by_label("Target", exact=True).fill("we")
+        page.get_by_label("Target", exact=True).fill("animal")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", level=2, name="Nearest sources of dog", exact=True).wait_for()
+        # A step within a list, whose words change under it: the focus stays on the third line.
+        third = page.locator(".explorer-sources a").nth(2)
+        third.focus()
+        word = third.inner_text()
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", level=2, name=f"Nearest sources of {word}", exact=True).wait_for()
+        assert page.evaluate(focused) == page.locator(".explorer-sources a").nth(2).inner_text()
+        target = page.locator(".explorer-targets a").nth(1)
+        target.focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate(focused) == words(page)[1] == target.inner_text(), "the same source, the same lists"
+        seen = []
+        for _ in range(4):
+            page.go_back()
+            seen.append(words(page))
+        assert seen == [(word, "dog"), ("dog", "animal"), ("dog", "wd"), ("wc", "wd")]
+        page.go_forward()
+        assert words(page) == ("dog", "wd")
+
+
+def test_a_list_never_holds_the_page_up(open_page, toy):
+    "However long a list takes: the page gets its turn between slices of it"
+    page = open_page(f"{toy[0].as_uri()}/index.html")
+    slices = page.evaluate("""async () => {
+      let now = 0, slices = [], start = 0;
+      const clock = performance.now.bind(performance), timer = window.setTimeout;
+      performance.now = () => now;
+      window.setTimeout = (run, wait) => { slices.push(now - start); timer(() => { start = now; run(); }, wait); };
+      function* steps() { for (let i = 0; i < 1000; i++) { now += 1; yield; } return "done"; }
+      const value = await inSlices(steps(), () => true);
+      performance.now = clock;
+      window.setTimeout = timer;
+      return [value, slices.length, Math.max(...slices)];
+    }""")
+    assert slices[0] == "done" and slices[1] > 50 and slices[2] < 20
+    assert page.evaluate("inSlices((function* () { for (;;) yield; })(), () => false)") is None
+
+
 def test_page_says_what_is_missing(open_page, toy, tmp_path):
     shutil.copytree(toy[0], tmp_path, dirs_exist_ok=True)
     explorer.write_explorer_data(dict(missing="WordNet could not be had."), tmp_path)
@@ -247,6 +386,7 @@ def test_interactive_page_of_the_site(open_page, address):
     page = open_page(f"{address}/interpretability/explorer.html")
     if page.locator(".explorer-message").count():
         pytest.skip("the site was built without the words: run make site")
-    drive(page, head, ds, "dog", "animal")
+    rounded = Rounded(head, ds)
+    drive(page, rounded, "dog", "animal")
     assert shown(page)["gap"] < 0, "a dog is an animal"
-    agrees(page, head, ds, words=3)
+    agrees(page, rounded, words=3)

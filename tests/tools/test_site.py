@@ -1,6 +1,8 @@
 "The site as `make site` has built it: links, what its pages load, and whether everything public has its place"
 import re
+from collections import Counter
 from configparser import ConfigParser
+from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
@@ -74,8 +76,9 @@ def test_pictures_have_alternative_text_and_captions(site):
     images = {f"{path.name}: {m[0]}": m[0] for path in site.rglob("*.html")
               for m in re.finditer(r'<img [^>]*src="(?:\.\./)*_images/[^>]*>', path.read_text(encoding="utf-8"))}
     assert images and not [name for name, tag in images.items() if not re.search(r'alt="(?!\S*_images/)[^"]', tag)]
-    bare = [path.name for path in site.rglob("*.html") if '_images/' in re.sub(
-        r"<figure((?!</figure>).)*<figcaption>.*?</figure>", "", path.read_text(encoding="utf-8"), flags=re.S)]
+    described = r"<figure((?!</figure>).)*<figcaption>.*?</figure>|<meta [^>]*>"
+    bare = [path.name for path in site.rglob("*.html")
+            if "_images/" in re.sub(described, "", path.read_text(encoding="utf-8"), flags=re.S)]
     assert not bare
 
 
@@ -124,3 +127,57 @@ def test_the_sidebar_has_the_rooms_of_a_chapter_below_it(site):
              for entry in part["contents"] if not isinstance(entry, str) for room in entry["contents"]]
     assert rooms and all(depth[f"{processed.page_name(room)}.html"] == depth[f"{processed.page_name(chapter)}.html"] + 1
                          for chapter, room in rooms)
+
+
+def test_every_page_has_a_title_a_description_and_a_picture_of_its_own(site, pages):
+    seen = {}
+    for name in {f"{processed.page_name(path)}.html" for path in processed.notebooks()}:
+        text = (site / name).read_text(encoding="utf-8")
+        title = unescape(re.search(r"<title>(.*?)</title>", text)[1])
+        described = re.findall(r'<meta name="description" content="(.+?)">', text)
+        pictures = re.findall(r'<meta property="og:image" content="\S+/(_images/\S+?)">', text)
+        assert len(described) == len(pictures) == 1 and (site / pictures[0]).exists(), name
+        assert title.count("rolebregman") == 1, f"{name}: {title}"
+        assert seen.setdefault(title, name) == name and seen.setdefault(described[0], name) == name, title
+
+
+class Ids(HTMLParser):
+    "The ids of a page, each as often as it is there"
+
+    def __init__(self, path):
+        super().__init__()
+        self.found = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name == "id"]
+
+
+def test_no_page_has_an_id_twice(site, pages):
+    assert not {name: twice for name in pages
+                if (twice := [i for i, n in Counter(Ids(site / name).found).items() if n > 1])}
+
+
+def test_a_page_weighs_at_most_a_megabyte_and_a_half(site, pages):
+    "Without pictures, MathJax (1.2 MB, a third of it as it is sent), the search's index and the words of the live page"
+    heavy = {}
+    for name, page in pages.items():
+        files = {((site / name).parent / unquote(urlsplit(a).path)).resolve() for a in page.loads}
+        parts = [site / name, *(file for file in files if file.suffix not in (".png", ".svg") and file.is_file()
+                                and file.name not in ("searchindex.js", "explorer_data.js", "tex-mml-chtml.js"))]
+        if (total := sum(part.stat().st_size for part in parts)) > 1.5e6: heavy[name] = total
+    assert not heavy
+    words = site / "interpretability" / "explorer" / "explorer_data.js"
+    assert not words.exists() or words.stat().st_size <= 1e6
+
+
+def test_a_class_stands_above_its_methods_and_a_module_has_a_table_of_its_names(site):
+    ids = Ids(site / "role_heads.html").found
+    first = ids.index("bregmanhead")
+    of_class = [k for k, name in enumerate(ids) if name.startswith("bregmanhead.")]
+    assert of_class and min(of_class) > first
+    text = (site / "role_heads.html").read_text(encoding="utf-8")
+    reference = text[text.index(">Reference of "):]
+    assert 'href="#bregmanhead"' in reference and 'href="#bregmanhead-held-weights"' in reference
+    names = (site / "guides" / "names.html").read_text(encoding="utf-8")
+    assert 'href="../heads/distance_head.html#load-head"' in names

@@ -6,7 +6,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import yaml
 
 root = Path(__file__).resolve().parents[2]
 
@@ -241,6 +243,38 @@ def test_what_is_printed_in_columns_is_not_broken_into_lines():
     assert not import_module("build_site").in_columns(dict(outputs=[dict(text="a sentence"), table]))
 
 
+def test_a_name_is_in_the_index_of_the_search_by_itself_and_a_method_and_a_command_behind_it():
+    entries = import_module("build_site").index_entries
+    said = "[source](x.py#L1){.source}\n\n### %s\n\n```python\ndef f(): pass\n```\n"
+    assert entries(said % "fit", "training") == "```{index} !fit\n```\n\n"
+    assert entries(said % "Head.save", "heads") == "```{index} !Head.save, !.save\n```\n\n"
+    assert entries(said % "fit", "cli/fitting") == "```{index} !$fit\n```\n\n"
+    assert entries("no heading", "training") == ""
+
+
+def test_what_newcomers_look_for_leads_to_pages_that_exist():
+    pages = {import_module("processed").page_name(path) for path in import_module("processed").notebooks()}
+    assert set(import_module("build_site").SOUGHT) <= pages
+
+
+def test_the_summary_of_folded_code_is_the_authors():
+    folded = dict(cell("code", '#| code-fold: true\n#| code-summary: "How"\n1'), id="a")
+    made = import_module("build_site").to_sphinx(folded, {})
+    assert made["metadata"]["tags"] == ["hide-input"] and made["metadata"]["mystnb"] == dict(code_prompt_show="How")
+
+
+def test_only_the_icons_that_are_named_are_left(tmp_path):
+    script = tmp_path / "_static" / "scripts" / "fontawesome.js"
+    script.parent.mkdir(parents=True)
+    left = 'a={moon:[1,2,[],"f1","M1"],"circle-half":[1,2,[9680,"adjust"],"f2",["M2","M3"]],'
+    script.write_text(left + 'bug:[1,2,[],"f3","M4"]}')
+    (tmp_path / "index.html").write_text('<i class="fa-solid fa-moon"></i><i class="fa-adjust"></i>')
+    import_module("build_site").slim_icons(tmp_path)
+    assert script.read_text() == left + "}"
+    script.write_text("another build of it")
+    with pytest.raises(SystemExit, match="holds no icons"): import_module("build_site").slim_icons(tmp_path)
+
+
 def sphinx(folder, page):
     "The body of a page as Sphinx renders it with our transforms, without a theme"
     (folder / "conf.py").write_text(
@@ -305,8 +339,11 @@ class _Base:
 
 
 class Public(_Base):
+    "Two things. And more of them"
     def _private(self): pass
-    def save(self): pass
+
+    def save(self):
+        "Keep it"
 
 
 def test_members_include_those_of_private_bases():
@@ -322,3 +359,86 @@ def test_a_link_of_the_author_holds_no_other_link():
     ours = "[`compare`](../05_evaluation.ipynb#compare)"
     assert page.links(f"{name}, [{name}](../x.ipynb)") == f"{ours}, [`compare`](../x.ipynb)"
     assert page.links(f"## {name}\n```\n{name}\n```") == "## `compare`\n```\n`compare`\n```"
+
+
+def test_a_table_has_no_column_that_counts_its_rows():
+    table = import_module("tables").without_row_numbers
+    frame = pd.DataFrame(dict(head=["mlp", "iqe"], mrr=[0.5, 0.75]))
+    assert table(frame.to_html()).split() == frame.to_html(index=False).split()
+    for kept in (frame.set_index("head"), frame[::-1], frame.rename_axis("seed"), frame.set_axis([0, 2])):
+        assert table(kept.to_html()) == kept.to_html(), "a column that says something is left"
+
+
+@pytest.mark.parametrize("write", [pd.DataFrame.to_html, pd.DataFrame.to_markdown])
+def test_the_best_of_a_column_is_bold(write):
+    bold = import_module("tables").with_best_in_bold
+    frame = pd.DataFrame({"MRR": ["0.9 ± 0.1", "0.5 ± 0.0", "0.9 ± 0.2"], "seconds": [3, 2, 1]}, index=["a", "b", "c"])
+    made = bold(write(frame))
+    assert re.findall(r"(?:<strong>|\*\*)(.*?)(?:</strong>|\*\*)", made) == ["0.9 ± 0.1", "0.9 ± 0.2"]
+    assert re.sub(r"</?strong>|\*\*| +", "", made) == write(frame).replace(" ", "")
+    assert bold(write(frame[["seconds"]])) == write(frame[["seconds"]])
+
+
+def test_a_table_of_groups_is_left_as_it_is():
+    groups = pd.DataFrame(dict(MRR=[1, 2, 3]), index=pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)]))
+    assert import_module("tables").with_best_in_bold(groups.to_html()) == groups.to_html()
+
+
+def notebook_cell(source): return import_module("execnb.nbio").mk_cell(source)
+
+
+@pytest.mark.parametrize("source, folded", [
+    ("plot()", True), ("#| label: fig-a\nplot()", True), ("#| echo: false\nplot()", False),
+    ("#| code-fold: show\nplot()", False), ("#| output: asis\nshow_doc(f)", False)])
+def test_code_of_results_is_folded_where_the_author_says_nothing(source, folded):
+    import_module("reference").fold(made := notebook_cell(source))
+    assert (made.source != source) == folded and ("code-fold: true" in made.source) == folded
+
+
+def test_a_picture_without_a_description_has_its_caption_for_one():
+    describe = import_module("reference").describe_picture
+    describe(bare := notebook_cell('#| fig-cap: "A tree"\nplot()'))
+    assert bare.source == '#| fig-alt: "A tree"\n#| fig-cap: "A tree"\nplot()'
+    describe(told := notebook_cell('#| fig-alt: "Dots"\n#| fig-cap: "A tree"\nplot()'))
+    assert told.source.startswith('#| fig-alt: "Dots"\n#| fig-cap')
+
+
+def test_a_command_shows_what_is_typed():
+    searching, said = import_module("rolebregman.cli.searching"), import_module("reference").command_help
+    shown = said(searching.score)
+    assert shown.startswith("Usage: rolebregman score [OPTIONS]") and "\n  --json " in shown
+    assert "as_json" not in shown and "Write the distances of pairs" not in shown, "that stands in the docstring"
+    assert said(searching.say) == said(import_module) == ""
+
+
+def test_a_name_in_a_summary_leads_to_where_it_is_shown():
+    row = import_module("reference").row
+    assert row("Head.save", Public.save) == ("[`Head.save`](#head.save)", "Keep it")
+    assert row("double", Public, "../01_icnn.ipynb") == ("[`double`](../01_icnn.ipynb#double)", "Two things")
+    assert row("HEADS", "by name", "../01_icnn.ipynb")[0] == '<a href="../icnn.html#HEADS"><code>HEADS</code></a>'
+    assert row("HEADS", "by name")[0] == '<a href="#HEADS"><code>HEADS</code></a>'
+
+
+def parts_of_the_sidebar(contents):
+    return [entry["section"] for entry in contents if not isinstance(entry, str)]
+
+
+def test_no_part_of_the_sidebar_has_the_name_of_a_page():
+    processed = import_module("processed")
+    titles = [json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"][0].strip("# \n")
+              for path in processed.notebooks()]
+    names = [name.casefold() for name in [*titles, *parts_of_the_sidebar(processed.sidebar())]]
+    assert len(set(names)) == len(names)
+    assert parts_of_the_sidebar(processed.sidebar()) == ["Start", "Use", "Understand", "Study", "Reference"]
+
+
+def test_both_builders_wrap_code_and_quarto_follows_the_reader():
+    settings = yaml.safe_load((root / "_quarto.yml").read_text(encoding="utf-8"))
+    html, website = settings["format"]["html"], settings["website"]
+    assert html["code-overflow"] == "wrap" and html["respect-user-color-scheme"] and html["css"] == "styles.css"
+    assert website["page-navigation"] and "github.com" in website["navbar"]["tools"][0]["href"]
+    workflow = (root / ".github" / "workflows" / "docs.yaml").read_text(encoding="utf-8")
+    pinned = re.search(r"^QUARTO := (\S+)", makefile := (root / "Makefile").read_text(encoding="utf-8"), re.M)[1]
+    assert f"version: {pinned}\n" in workflow, "the workflow and make docs name one Quarto"
+    docs = re.search(r"^docs:.*\n((?:\t.*\n)+)", makefile, re.M)[1]
+    assert re.search(r"PYTHONPATH=tools \S+nbdev_docs\n.*build_readme.py", docs), "what it needs and spoils"

@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from mathjax import mathjax, script  # noqa: E402
 from nbdev.config import get_config  # noqa: E402
+from processed import doc_base  # noqa: E402
 from transforms import slug  # noqa: E402
 
 cfg = get_config()
@@ -24,11 +25,13 @@ myst_heading_anchors, myst_heading_anchors_html_ids = 4, True
 myst_heading_slug_func = slug
 
 html_theme = "sphinx_book_theme"
-html_css_files = ["styles.css", "site.css"]
-html_static_path = [str(cfg.nbs_path / "styles.css"), "site.css"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
+html_use_index = False  # guides/names has all names
+html_context = dict(default_mode="auto", doc_base=doc_base())  # without a mode the theme complains on the console
+html_css_files, html_js_files = ["styles.css", "site.css"], ["site.js"]
+html_static_path = [str(cfg.nbs_path / "styles.css"), "site.css", "site.js"]
 html_extra_path = [str(pages / "extra")]
 html_favicon = str(cfg.nbs_path / "images" / "favicon.svg")
-html_context = dict(default_mode="auto")  # without it the theme complains on the console
 html_sourcelink_suffix, html_copy_source, html_show_sourcelink = "", False, False
 html_theme_options = dict(
     repository_url=cfg.git_url, use_repository_button=True, use_download_button=False,

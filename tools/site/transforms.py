@@ -1,5 +1,6 @@
 "What Sphinx is to do with our pages, on the tree of a document: captions, numbered formulas, lines that break well"
 import re
+from html import escape
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
@@ -64,7 +65,24 @@ class KeptTogether(SphinxPostTransform):
                 kept += nodes.Text(closed[0])
 
 
+def described(app, page, template, context, doctree):
+    "What a search engine, a messenger and a browser's tab show of a page: its title, its description, a picture"
+    if doctree is None: return
+    said = next((" ".join(node.astext().split()) for node in doctree.findall(nodes.block_quote)), "")
+    if page == app.config.root_doc: context["title"] = said.partition(":")[0]
+    pictures = [app.builder.images[node["uri"]] for node in doctree.findall(nodes.image)
+                if node["uri"] in app.builder.images] or ["directions.png"]
+    base = context.get("doc_base", "")
+    tags = {"og:title": context["title"], "og:type": "website", "og:description": said, "og:url": f"{base}{page}.html",
+            "og:site_name": app.config.project, "og:image": f"{base}_images/{pictures[0]}"}
+    lines = [f'<meta name="description" content="{escape(said)}">', '<meta name="twitter:card" content="summary">']
+    for name, text in tags.items():
+        lines.append(f'<meta property="{name}" content="{escape(re.sub("<[^>]*>", "", text))}">')
+    context["metatags"] = "\n".join([context.get("metatags", ""), *lines])
+
+
 def setup(app):
     for transform in (Captions, NumberedFormulas): app.add_transform(transform)
     app.add_post_transform(KeptTogether)
+    app.connect("html-page-context", described)
     return dict(parallel_read_safe=True, parallel_write_safe=True)

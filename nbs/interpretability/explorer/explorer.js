@@ -6,8 +6,9 @@ class Explorer {
   constructor(data) {
     const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0));
     const floats = text => Float64Array.from(new Float32Array(bytes(text).buffer)); // one type of array is fastest
+    const low = floats(data.low), step = floats(data.step); // of each coordinate
     const rows = text => {
-      const all = floats(text);
+      const all = Float64Array.from(bytes(text), (code, k) => low[k % data.width] + step[k % data.width] * code);
       return data.words.map((_, i) => all.subarray(i * data.width, (i + 1) * data.width));
     };
     this.words = data.words;
@@ -50,10 +51,15 @@ class Explorer {
     return dot(this.output, total) + this.convexity / 2 * dot(d, d);
   }
 
-  // The words nearest to word i, itself left out: its targets, or the sources for which it is the target.
-  nearest(i, asTarget = false, count = 10) {
-    const found = this.words.map((_, j) => ({row: j, distance: asTarget ? this.divergence(j, i) : this.divergence(i, j)}));
-    return found.filter(({row}) => row !== i).sort((a, b) => a.distance - b.distance).slice(0, count);
+  // The words nearest to word i, itself left out: its targets, or the sources for which it is the target. A generator,
+  // which yields after every few words, so that who asks may look after the page meanwhile.
+  * nearest(i, asTarget = false, count = 10) {
+    const found = [];
+    for (let j = 0; j < this.words.length; j++) {
+      if (j !== i) found.push({row: j, distance: asTarget ? this.divergence(j, i) : this.divergence(i, j)});
+      if (j % 16 === 15) yield;
+    }
+    return found.sort((a, b) => a.distance - b.distance).slice(0, count);
   }
 
   // Words that begin like a text, the most frequent first; where there is none, like a shorter text
@@ -80,6 +86,17 @@ function addProduct(y, A, x) {
     let sum = 0;
     for (let j = 0; j < x.length; j++) sum += A[k++] * x[j];
     y[i] += sum;
+  }
+}
+
+// What a generator returns, computed in slices of a few milliseconds; nothing where it is no longer wanted
+async function inSlices(steps, wanted, slice = 12) {
+  for (let start = performance.now(); wanted();) {
+    const {done, value} = steps.next();
+    if (done) return value;
+    if (performance.now() - start < slice) continue;
+    await new Promise(resolve => setTimeout(resolve));
+    start = performance.now();
   }
 }
 
@@ -111,8 +128,14 @@ class ExplorerPage {
     this.result.setAttribute("aria-live", "polite");
     this.lists = element("div", {className: "explorer-lists"});
     root.append(form, this.examples(), this.result, this.lists);
+    addEventListener("popstate", () => this.arrive());
+    this.arrive();
+  }
+
+  // Show the words of the address, which stays as it is
+  arrive() {
     const asked = new URLSearchParams(location.search);
-    this.go(asked.get("source") ?? "dog", asked.get("target") ?? "animal");
+    this.go(asked.get("source") ?? "dog", asked.get("target") ?? "animal", true);
   }
 
   input(name, label, example) {
@@ -149,13 +172,13 @@ class ExplorerPage {
     return made;
   }
 
-  go(source, target) {
+  go(source, target, arrived = false) {
     [this.source.value, this.target.value] = [source, target];
-    this.show(true);
+    this.show(true, arrived);
   }
 
-  // `done`: the user has finished the words, so that an unknown one is a mistake
-  show(done) {
+  // `done`: the user has finished the words, so that an unknown one is a mistake; `arrived`: the browser gave the words
+  show(done, arrived = false) {
     const words = [this.source, this.target].map(input => {
       const word = input.value.trim().toLowerCase();
       input.words.replaceChildren(...this.explorer.suggestions(word).map(value => element("option", {value})));
@@ -171,15 +194,36 @@ class ExplorerPage {
       }
       return;
     }
+    this.remember(words, done, arrived);
     // A click into the result leaves the input, which is no reason to replace what is being clicked.
     if (this.shown === words.join(" ")) return;
     this.shown = words.join(" ");
     const [i, j] = words.map(word => this.explorer.rows.get(word));
-    try { history.replaceState(null, "", `?${new URLSearchParams({source: words[0], target: words[1]})}`); }
-    catch { /* a page from disk may keep its address */ }
     this.result.replaceChildren(...this.pair(i, j));
+    if (this.listed === i) return;
+    this.listed = i;
     clearTimeout(this.later); // the lists take a moment, so they wait until the word is typed to its end
-    this.later = setTimeout(() => this.lists.replaceChildren(...this.neighbours(i)), done ? 0 : 300);
+    this.later = setTimeout(() => this.showNeighbours(i), done ? 0 : 300);
+  }
+
+  // The address holds both words. What is typed changes it; a step gets one of its own, from which Back returns.
+  remember(words, done, arrived) {
+    const address = `?${new URLSearchParams({source: words[0], target: words[1]})}`;
+    const isStep = done && !arrived && address !== this.step;
+    try {
+      history.replaceState(null, "", isStep ? this.step : address);
+      if (isStep) history.pushState(null, "", address);
+    } catch { /* a page from disk may keep its address */ }
+    if (done) this.step = address;
+  }
+
+  // The lists of word i. What has the focus in a list hands it on to what takes its place.
+  async showNeighbours(i) {
+    const lists = await this.neighbours(i);
+    if (!lists) return;
+    const links = () => [...this.lists.querySelectorAll("a")], at = links().indexOf(document.activeElement);
+    this.lists.replaceChildren(...lists);
+    if (at >= 0) links()[at]?.focus({preventScroll: true});
   }
 
   unknown(word) {
@@ -217,9 +261,14 @@ class ExplorerPage {
     return made;
   }
 
-  neighbours(i) {
-    const x = this.explorer.words[i];
-    if (!this.found.has(i)) this.found.set(i, [false, true].map(asTarget => this.explorer.nearest(i, asTarget)));
+  async neighbours(i) {
+    const x = this.explorer.words[i], wanted = () => this.listed === i;
+    if (!this.found.has(i)) {
+      const found = [];
+      for (const asTarget of [false, true]) found.push(await inSlices(this.explorer.nearest(i, asTarget), wanted));
+      if (wanted()) this.found.set(i, found);
+    }
+    if (!wanted()) return null;
     const [targets, sources] = this.found.get(i);
     return [this.list(`Nearest targets of ${x}`, "targets", targets, row => [i, row]),
             this.list(`Nearest sources of ${x}`, "sources", sources, row => [row, i])];
@@ -232,7 +281,7 @@ class ExplorerPage {
       const tick = element("span", {title: "WordNet states it"}, stated ? " ✓" : "");
       return element("li", {}, link, tick, this.number(distance, name));
     });
-    return element("section", {}, element("h3", {}, title), element("ol", {className: `explorer-${name}`}, ...items));
+    return element("section", {}, element("h2", {}, title), element("ol", {className: `explorer-${name}`}, ...items));
   }
 }
 
