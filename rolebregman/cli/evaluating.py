@@ -99,7 +99,7 @@ def _said_of(ds, known):
     part = pd.Series(known["split"].to_numpy()[there], ds.codes(rows[there])).groupby(level=0).first()
     return rows[there], lambda pairs: part.reindex(ds.codes(pairs)).fillna("new").to_numpy()
 
-
+# %% ../../nbs/cli/evaluating.ipynb #1a1cfccb
 def _with_known(ds, known, drop_seen, transitive, denied_weight=1):
     "A dataset of new pairs in which those of `fit` are never negatives; how many of them are in which part of those"
     from copy import copy

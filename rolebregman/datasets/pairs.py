@@ -317,7 +317,7 @@ def _held_out(missing, split, fractions, split_column, drop_seen, **files):
     "The files of held-out pairs by part. A `ValueError` for arguments of `from_pairs` that do not fit"
     held_out = {part: given for part, given in files.items() if given is not None}
     if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
-    check_split(split, fractions, split_column, held_out, drop_seen)
+    check_split(split, fractions, split_column, tuple(held_out), drop_seen)
     return held_out
 
 

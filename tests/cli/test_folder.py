@@ -171,10 +171,13 @@ def test_files_are_put_through_a_link_and_keep_their_rights(tmp_path):
 def test_the_split_is_told_by_ids():
     ds = toy_tree(depth=3, branching=2, dim=4, seed=1)
     table, ids = split_table(ds), ds.nodes["id"].to_numpy()
-    assert list(table) == ["source", "target", "split"]
+    assert list(table) == ["source", "target", "split", "holds"] and set(table["holds"]) == {"1"}
     for part, edges in ds.edges.items():
         assert table.loc[table["split"] == part, ["source", "target"]].to_numpy().tolist() == ids[edges].tolist()
     assert set(map(tuple, table[["source", "target"]].to_numpy())) == set(map(tuple, ids[ds.positives]))
+    ds.denied = {"test": (other := ds.edges["train"][:2, ::-1]), "": ds.edges["valid"][:1, ::-1]}
+    table = split_table(ds)[lambda t: t["holds"] == "0"]
+    assert table["split"].tolist() == ["test", "test", ""] and table["source"].tolist()[:2] == ids[other[:, 0]].tolist()
 
 
 @pytest.mark.parametrize("line", ["evaluate head", "evaluate head --part valid --candidates all",
