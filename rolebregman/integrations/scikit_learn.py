@@ -161,15 +161,9 @@ class _Fitted(_Settings):
         self.index_ = TargetIndex(self.head_, self.targets_, ids=rows[first])
         return self
 
-# %% ../../nbs/integrations/scikit_learn.ipynb #4e7f2b07
-class DirectedPairRanker(_Fitted):
-    """A directed distance as a scikit-learn estimator. `X` is `(n, 2d)`: left halves are sources, right halves targets.
-
-    After `fit`: `head_`, the trained head (`head_.save_pretrained(folder)` keeps it), `history_`,
-    `threshold_`, the distance up to which `predict` takes a pair to hold, `classes_`, `n_features_in_`.
-    Raises `ValueError` for an odd width, for fewer than two different targets, where no pair holds, and for settings
-    that `make_head` and `TrainConfig` refuse.
-    """
+# %% ../../nbs/integrations/scikit_learn.ipynb #5e100006
+class _Judge(_Fitted):
+    "Says how near the two of a pair are, and whether it holds"
 
     def score_pairs(
         self,
@@ -194,6 +188,16 @@ class DirectedPairRanker(_Fitted):
         "Whether each pair holds."
         holds = self.decision_function(X) >= 0
         return self.classes_[holds.astype(int)]
+
+# %% ../../nbs/integrations/scikit_learn.ipynb #4e7f2b07
+class DirectedPairRanker(_Judge):
+    """A directed distance as a scikit-learn estimator. `X` is `(n, 2d)`: left halves are sources, right halves targets.
+
+    After `fit`: `head_`, the trained head (`head_.save_pretrained(folder)` keeps it), `history_`,
+    `threshold_`, the distance up to which `predict` takes a pair to hold, `classes_`, `n_features_in_`.
+    Raises `ValueError` for an odd width, for fewer than two different targets, where no pair holds, and for settings
+    that `make_head` and `TrainConfig` refuse.
+    """
 
     def predict_direction(
         self,

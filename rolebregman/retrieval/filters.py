@@ -27,7 +27,7 @@ def whole_numbers(
 def as_ids(
     x,  # whole numbers or texts of any shape: a list, an array or a tensor
     name: str = "ids",  # what an error calls it
-    known: np.ndarray | None = None,  # of an index: they must be of one kind with these, if there are any
+    known: np.ndarray | None = None,  # (m,), of an index: they must be of one kind with these, if there are any
 ) -> np.ndarray:  # int64 or text, of the same shape
     "Ids as an array. Raises `ValueError` for what is neither, for texts beside numbers, and for a text with a NUL"
     found = as_array(x, name)
