@@ -348,7 +348,7 @@ def _in_order(edges, order):
 # %% ../../nbs/datasets/directed.ipynb #6750f3f7
 def draw_parts(
     count: int,  # of edges, in an order of their own
-    seed: int = 0,
+    seed: int = 0,  # of the draw
     fractions: tuple = (0.8, 0.1, 0.1),  # train, valid, test
 ) -> np.ndarray:  # int8 (count,), places in `PARTS`
     "A part for each edge at random. Raises `ValueError` where a part with a fraction above 0 would get no edge."
