@@ -201,7 +201,8 @@ def undisturbed(tmp_path_factory):
 def test_rows(undisturbed):
     rows = undisturbed.rows()
     assert len(rows) == len(some_variants()) and (rows["error"] == "").all() and (rows["negative_rate"] == 0).all()
-    not_of_a_tree = ["error", "settings", "direction_prior_wrong", "filtered_mrr", "label_auc", "label_average_precision"]
+    not_of_a_tree = ["error", "settings", "direction_prior_wrong", "filtered_mrr", "label_auc",
+                     "label_average_precision"]
     assert rows.drop(columns=not_of_a_tree).notna().all(axis=None)
     main_row = fit_and_evaluate(Task("toy", "role_bregman", 0, train=FAST))
     base = rows[rows["config"] == main_row["config"]].iloc[0]
