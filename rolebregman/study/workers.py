@@ -18,7 +18,9 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, as_completed, wa
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from pathlib import Path
 from threading import RLock, Thread, current_thread, main_thread
+from traceback import extract_tb
 from urllib.parse import urlsplit
 
 from joblib.externals.loky import ProcessPoolExecutor
@@ -115,6 +117,13 @@ def _ray(jobs, address):
 BACKENDS = {"loky": _loky, "dask": _dask, "ray": _ray}
 
 # %% ../../nbs/study/workers.ipynb #11be1192
+def _of_cluster(outcome):
+    "Whether it is an exception of Dask's own, such as of a worker that died, and not of the work"
+    if not isinstance(outcome, Exception): return False
+    files = [Path(frame.filename).parts for frame in extract_tb(outcome.__traceback__)]
+    return type(outcome).__name__ == "KilledWorker" or bool(files) and all("distributed" in parts for parts in files)
+
+
 def _outcome(future):
     "What a future holds, a result or an exception"
     try:
@@ -170,7 +179,7 @@ def _finished(work, items, jobs, backend, address):
                 blamed = []  # Dask gives up what stood in the queue of workers that died, whoever killed them
                 for future in as_completed(pending):
                     outcome = _outcome(future)
-                    if type(outcome).__name__ == "KilledWorker":
+                    if _of_cluster(outcome):
                         blamed.append(pending[future])
                     else:
                         yield pending[future], outcome

@@ -62,7 +62,8 @@ def open_page(browser):
         page.set_default_timeout(60_000)
         page.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(f"exception: {error}"))
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url} {request.failure}"))
+        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url} {request.failure}")
+                if "ERR_ABORTED" not in (request.failure or "") else None)  # the page was left before it came
         page.on("response", lambda r: wrong.append(f"status {r.status}: {r.url}") if r.status >= 400 else None)
         page.on("request", lambda r: wrong.append(f"from elsewhere: {r.url}")
                 if not r.url.startswith((url[:url.find("/", 8)], "data:", "blob:")) else None)
