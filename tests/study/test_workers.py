@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from rolebregman.study import BACKENDS, finished
+from rolebregman.study import BACKENDS, finished, workers
 
 
 def inverse(number):
@@ -30,6 +30,19 @@ def test_what_raises_or_kills_its_worker_takes_nothing_with_it(backend):
     found = dict(finished(work, range(6), jobs=2, backend=needs(backend)))
     assert isinstance(found[0], ZeroDivisionError) and isinstance(found[3], Exception)
     for number in (1, 2, 4, 5): assert found[number][:2] == (12 / number, "1") and found[number][2] != os.getpid()
+
+
+def test_what_dask_itself_raises_is_told_from_what_the_work_raises():
+    def raised_in(file):
+        try:
+            exec(compile("None.with_traceback", file, "exec"))
+        except AttributeError as error:
+            return error.with_traceback(error.__traceback__.tb_next)
+
+    killed = type("KilledWorker", (Exception,), {})()
+    own = [workers._of_cluster(outcome) for outcome in (raised_in("/lib/distributed/cfexecutor.py"), killed)]
+    of_work = [workers._of_cluster(outcome) for outcome in (raised_in("/home/work.py"), ZeroDivisionError(), 3, None)]
+    assert all(own) and not any(of_work)
 
 
 def test_one_job_is_this_process_and_its_threads_are_left_alone():
