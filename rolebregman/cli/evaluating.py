@@ -53,6 +53,7 @@ def _of_split(head, items, dim, named):
     import pandas as pd
 
     from rolebregman.datasets.closure import transitive_closure
+    from rolebregman.datasets.coded import places_of
     from rolebregman.datasets.directed import PARTS, DirectedDataset, Report
     from rolebregman.datasets.pairs import own_kinds
     report, (split, judged) = report_of(head), _by_truth(read_kept(head, "split"))
@@ -60,8 +61,7 @@ def _of_split(head, items, dim, named):
     if report["inputs"]["pairs"]:
         pairs_of(head, unchanged=True)
     features, index, lacking = vectors_of(head, items, read_kept(head, "items")["id"], dim, named)
-    rows, denied = (np.stack([index.get_indexer(table[end]) for end in ("source", "target")], 1)
-                    for table in (split, judged))
+    rows, denied = (places_of(table, index).astype(np.int64) for table in (split, judged))
     if (lost := (rows < 0).any(axis=1)).any():
         source, target = split[["source", "target"]].iloc[int(lost.argmax())]
         raise ValueError(f"{items.vectors or items.texts}: {lost.sum():,} of the pairs of fit have no {lacking} now, "
@@ -93,8 +93,9 @@ def _said_of(ds, known):
     "What `fit` knew of the pairs, a mask of those that are in a table of `split_table` for each of its parts"
     import numpy as np
     import pandas as pd
-    index = pd.Index(ds.nodes["id"])
-    rows = np.stack([index.get_indexer(known[end]) for end in ("source", "target")], 1)
+
+    from rolebregman.datasets.coded import places_of
+    rows = places_of(known, pd.Index(ds.nodes["id"])).astype(np.int64)
     there = (rows >= 0).all(axis=1)
     part = pd.Series(known["split"].to_numpy()[there], ds.codes(rows[there])).groupby(level=0).first()
     return rows[there], lambda pairs: part.reindex(ds.codes(pairs)).fillna("new").to_numpy()

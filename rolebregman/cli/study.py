@@ -162,6 +162,14 @@ def rival_starts(
     carry_out(lambda: run_rival_starts(processes(jobs), out, retry), out, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f002
+def _named(datasets, heads=""):
+    "The datasets and the heads that options name; those of the scale `paper`, and all heads, where they name none"
+    from rolebregman.baselines.registry import HEADS
+    from rolebregman.study.runner import DATASETS, SCALES
+    return (names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets,
+            names_in(heads, HEADS, "head") or list(HEADS))
+
+
 @command(study, "rolebregman study search", "rolebregman study search --datasets sick --heads mlp,directed_bregman")
 def search(
     datasets: Datasets = "",
@@ -173,11 +181,8 @@ def search(
     as_json_: Json = False,
 ):
     "As many trials for every head on validation, the best third on further seeds."
-    from rolebregman.baselines.registry import HEADS
-    from rolebregman.study.runner import DATASETS, SCALES
     from rolebregman.study.trials import run_fair_search
-    datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
-    heads, path = names_in(heads, HEADS, "head") or list(HEADS), out / "trials.csv"
+    (datasets, heads), path = _named(datasets, heads), out / "trials.csv"
     carry_out(lambda: run_fair_search(datasets, heads, budget, processes(jobs), out, retry), path, as_json_)
 
 
@@ -192,11 +197,8 @@ def gains(
     as_json_: Json = False,
 ):
     "What the search promised on validation, and what of it the test kept."
-    from rolebregman.baselines.registry import HEADS
     from rolebregman.study.gains import run_gains
-    from rolebregman.study.runner import DATASETS, SCALES
-    datasets, path = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets, out / "gains.csv"
-    heads = names_in(heads, HEADS, "head") or list(HEADS)
+    (datasets, heads), path = _named(datasets, heads), out / "gains.csv"
     carry_out(lambda: run_gains(datasets, heads, seeds, processes(jobs), out, retry), path, as_json_)
 
 
@@ -212,8 +214,7 @@ def role_maps(
 ):
     "When role maps help: the paper's claim over all that the paper leaves open."
     from rolebregman.study.role_maps import run_role_maps
-    from rolebregman.study.runner import DATASETS, SCALES
-    datasets, path = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets, out / "role_maps.csv"
+    datasets, path = _named(datasets)[0], out / "role_maps.csv"
     carry_out(lambda: run_role_maps(datasets, seeds, processes(jobs), out, retry), path, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #a9c1e4f8
@@ -228,9 +229,8 @@ def graded(
     as_json_: Json = False,
 ):
     "How far distances follow the scores that people gave to HyperLex's pairs."
-    from rolebregman.baselines.registry import HEADS
     from rolebregman.study.main_study import graded_study
-    heads, path = names_in(heads, HEADS, "head") or tuple(HEADS), out / "hyperlex_spearman.csv"
+    heads, path = _named("", heads)[1], out / "hyperlex_spearman.csv"
     how = dict(chosen=chosen, jobs=processes(jobs), retry=retry)
     carry_out(lambda: graded_study(path, heads, seeds, **how), path, as_json_)
 

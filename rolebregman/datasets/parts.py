@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .coded import code_ids
+from .coded import code_ids, number_pairs
 from .columns import read_rows
 from .directed import PARTS, check_fractions
 
@@ -54,8 +54,8 @@ def _check_relations(relations, names):
 
 def _keys(rows):
     "One number for each pair"
-    source, target = (rows[end].cat.codes.to_numpy(np.int64) for end in ("source", "target"))
-    return source * len(rows["source"].cat.categories) + target
+    ends = (rows[end].cat.codes.to_numpy() for end in ("source", "target"))
+    return number_pairs(*ends, len(rows["source"].cat.categories))
 
 # %% ../../nbs/datasets/parts.ipynb #fa000009
 def _seen(rows, names, drop_seen):
@@ -97,11 +97,9 @@ def read_parts(
     _check_relations({part: read.get("relation") for part, (_, read, _) in found.items()}, names)
     rows, dropped = _joined(found, names), {}
     read = dict(found["train"][1]) | {f"{part} rows": found[part][1]["rows"] for part in found if part != "train"}
-    for part, (_, own, _) in found.items():
-        said = "; left unused: ".join(own[name] for name in ("used columns", "unused columns") if name in own)
-        if [own.get(name) for name in ("used columns", "unused columns")] != [
-                read.get(name) for name in ("used columns", "unused columns")]:
-            read[f"columns of {part}"] = said
+    told = {part: [own.get(name) for name in ("used columns", "unused columns")] for part, (_, own, _) in found.items()}
+    read |= {f"columns of {part}": "; left unused: ".join(filter(None, columns)) for part, columns in told.items()
+             if columns != told["train"]}
     for _, _, lost in found.values():
         dropped = {why: dropped.get(why, 0) + lost.get(why, 0) for why in (*dropped, *lost)}
     seen = _seen(rows, names, drop_seen)

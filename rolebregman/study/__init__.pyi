@@ -207,6 +207,7 @@ from .tables import significance as significance
 from .trials import Axis as Axis
 from .trials import HEAD_AXES as HEAD_AXES
 from .trials import SCORE as SCORE
+from .trials import START as START
 from .trials import TRAIN_AXES as TRAIN_AXES
 from .trials import Trial as Trial
 from .trials import axis_value as axis_value

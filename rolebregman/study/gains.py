@@ -18,7 +18,7 @@ from .runner import DATASETS, SCALES, Task, checked_names, run_grid
 from .settings import chosen_settings
 from .store import SEARCH, Store
 from .tables import COLORS, MARKERS
-from .trials import SCORE
+from .trials import SCORE, START
 
 # %% ../../nbs/study/gains.ipynb #9a100007
 def gain_tasks(
@@ -35,7 +35,7 @@ def gain_tasks(
         raise ValueError(f"{chosen} has no settings of {', '.join(gone)} on {dataset}; rolebregman study search "
                          f"--datasets {dataset} chooses them")
     for head in heads:
-        start, own = dict(train=train or {}, options=dict(inputs="standard")), chosen_settings(chosen, dataset, head)
+        start, own = dict(train=train or {}, options=dict(inputs=START.inputs)), chosen_settings(chosen, dataset, head)
         pairs += [tuple(Task(dataset, head, seed, scale, **how) for how in (start, own)) for seed in range(seeds)]
     return pairs
 
