@@ -6,7 +6,6 @@
 __all__ = ['DirectedPairRanker']
 
 # %% ../../nbs/integrations/scikit_learn.ipynb #88f7ea07
-from copy import deepcopy
 from numbers import Real
 
 import numpy as np
@@ -21,6 +20,7 @@ from ..baselines.registry import make_head
 from ..datasets.directed import DirectedDataset
 from ..datasets.negatives import NegativeSampler
 from ..evaluation import evaluate
+from ..heads.ranking import doubled
 from ..retrieval.index import TargetIndex
 from ..training import TrainConfig, fit
 
@@ -63,7 +63,7 @@ def _dataset(sources, targets, holds, seed, valid=None, weights=None):
 # %% ../../nbs/integrations/scikit_learn.ipynb #5e100002
 def _fine_score(head, x, y):
     "Distances of pairs `(n, d)`, `(n, d)` at double precision, float64 `(n,)`"
-    return deepcopy(head).double().score(x, y).numpy()
+    return doubled(head).score(x, y).numpy()
 
 
 def _threshold(head, ds, seed):
