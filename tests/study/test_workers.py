@@ -41,7 +41,7 @@ def test_what_dask_itself_raises_is_told_from_what_the_work_raises():
 
     killed = type("KilledWorker", (Exception,), {})()
     own = [workers._of_cluster(outcome) for outcome in (raised_in("/lib/distributed/cfexecutor.py"), killed)]
-    of_work = [workers._of_cluster(outcome) for outcome in (raised_in("/home/work.py"), ZeroDivisionError(), 3, None)]
+    of_work = [workers._of_cluster(outcome) for outcome in (raised_in("/srv/work.py"), ZeroDivisionError(), 3, None)]
     assert all(own) and not any(of_work)
 
 
