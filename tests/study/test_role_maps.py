@@ -10,10 +10,11 @@ from rolebregman.study import (
     Store,
     claim_findings,
     paper_claim,
-    role_map_differences,
     role_map_figure,
     role_map_findings,
+    role_map_outcomes,
     role_map_rows,
+    role_map_table,
     role_map_tasks,
     run_grid,
     run_role_maps,
@@ -45,13 +46,17 @@ def test_as_stated_is_the_default_training_on_raw_inputs():
 
 def test_rows_say_what_they_were(tmp_path):
     tasks = [task for task in role_map_tasks("toy", 1, "quick", FAST) if task.variant in ("as stated", "width 32")]
-    run_grid(tasks, Store(tmp_path / "rows.csv", SEARCH), progress=False)
-    rows = role_map_rows(tmp_path / "rows.csv")
+    store = Store(tmp_path / "rows.csv", SEARCH, outcomes=True)
+    run_grid(tasks, store, progress=False)
+    rows = role_map_rows(store.path)
     assert sorted(zip(rows["choice"], rows["maps"])) == [
         ("as stated", "affine"), ("as stated", "linear"), ("as stated", "plain"), ("width 32", "linear")]
-    table = role_map_differences(rows).set_index("choice")
-    assert table.loc["width 32", "plain"] == table.loc["as stated", "plain"]
-    figure = role_map_figure(rows)
+    table = role_map_table(rows).set_index("choice")
+    assert table.loc["width 32", "plain"] == table.loc["as stated", "plain"].iloc[0]
+    over_pairs = role_map_table(rows, outcomes=role_map_outcomes(rows, store.path)).set_index("choice")
+    assert over_pairs["difference"].tolist() == pytest.approx(table["difference"].tolist(), abs=1e-12)
+    assert (over_pairs["low"] <= over_pairs["high"]).all() and over_pairs["p_holm"].between(0, 1).all()
+    figure = role_map_figure(role_map_table(rows))
     assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["toy"]
 
 
@@ -65,16 +70,16 @@ def made(differences):
 
 @pytest.mark.parametrize("difference, ahead, behind", [(0.1, 1, 0), (-0.1, 0, 1), (0.0, 0, 0)])
 def test_sentences_say_ahead_and_behind(difference, ahead, behind):
-    sentence, = role_map_findings(made({"as stated": difference}))
-    assert f"clearly ahead of the plain head in direction accuracy on {ahead} of 1 datasets" in sentence
-    assert f"clearly behind on {behind}; {difference:+.3f} on average" in sentence
+    sentence, = role_map_findings(role_map_table(made({"as stated": difference})))
+    assert f"ahead of the plain head in direction accuracy on {ahead} of 1 datasets" in sentence
+    assert f"behind on {behind}; {difference:+.3f} on average" in sentence
 
 
 def test_the_paper_is_inside_or_outside_of_what_its_choices_give():
     theirs = paper_claim()["sick"]
     assert theirs == pytest.approx(0.0805) and paper_claim()["hyperlex/lexical"] == paper_claim()["hyperlex/random"]
-    inside, = claim_findings(made({"as stated": theirs - 0.1, "unit length": theirs + 0.1}))
-    outside, = claim_findings(made({"as stated": theirs + 0.1, "unit length": theirs + 0.2}))
+    inside, = claim_findings(role_map_table(made({"as stated": theirs - 0.1, "unit length": theirs + 0.1})))
+    outside, = claim_findings(role_map_table(made({"as stated": theirs + 0.1, "unit length": theirs + 0.2})))
     assert ", inside of what its open choices give" in inside and ", outside of" in outside
     assert "(as stated, linear maps)" in inside and "(unit length, linear maps)" in inside
 
@@ -86,9 +91,9 @@ def test_a_dataset_that_there_is_not_is_said_before_anything_is_fitted(tmp_path)
 
 def test_one_seed_is_never_called_clear():
     rows = made({"as stated": 0.1}).query("seed == 0")
-    sentence, = role_map_findings(rows)
+    sentence, = role_map_findings(role_map_table(rows))
     assert "above the plain head's on 1 of 1 datasets (one seed, so no interval)" in sentence
-    assert "clearly" not in sentence
+    assert "ahead" not in sentence
 
 
 def test_of_a_fit_that_was_made_anew_on_a_revised_dataset_the_latest_counts(tmp_path, monkeypatch):
