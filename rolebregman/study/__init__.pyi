@@ -175,10 +175,13 @@ from .runner import provenance as provenance
 from .runner import revision_of as revision_of
 from .runner import run_grid as run_grid
 from .runner import trained_control as trained_control
+from .sentences import INPUT_WORDS as INPUT_WORDS
+from .sentences import MAIN_METRICS as MAIN_METRICS
 from .sentences import conclusions as conclusions
 from .sentences import findings as findings
 from .sentences import first_beside_control as first_beside_control
 from .sentences import first_heads as first_heads
+from .sentences import main_ranks as main_ranks
 from .sentences import on_all_edges as on_all_edges
 from .sentences import on_negatives as on_negatives
 from .settings import AXES as AXES
@@ -215,6 +218,7 @@ from .tables import datasets_where as datasets_where
 from .tables import mean_figure as mean_figure
 from .tables import mean_table as mean_table
 from .tables import narrow_table as narrow_table
+from .tables import overview_table as overview_table
 from .tables import paired as paired
 from .tables import paper_results as paper_results
 from .tables import print_summary as print_summary

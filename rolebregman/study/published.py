@@ -31,7 +31,7 @@ from .store import COLUMNS, Store
 
 # %% ../../nbs/study/published.ipynb #b7e00007
 DETECTION = ("ap", "ap_covered", "direction", "covered")  # columns of a set: shares in [0, 1]
-LEARNED = 20_000  # pairs of the closure that a head is trained on
+LEARNED = 5_000  # pairs of the closure that a head is trained on
 
 
 def detection_metrics(
