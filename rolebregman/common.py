@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['log', 'out_of_memory', 'in_blocks', 'beside', 'in_threads', 'write_faults_named', 'write_whole', 'one_at_a_time',
            'unpacked_limit', 'refuse_unpacked', 'unpacked', 'printable', 'require_type', 'require_weights',
-           'sorted_unique', 'among_sorted', 'compiled', 'named_generator']
+           'sorted_unique', 'among_sorted', 'number_pairs', 'pairs_of_numbers', 'count_both_ways', 'compiled',
+           'named_generator']
 
 # %% ../nbs/common.ipynb #2a1daf32
 import errno
@@ -263,6 +264,58 @@ def among_sorted(
     "Which of the codes are among those."
     place = np.searchsorted(those, codes)
     return those[np.minimum(place, len(those) - 1)] == codes if len(those) else np.zeros(len(codes), bool)
+
+# %% ../nbs/common.ipynb #c0de0031
+def number_pairs(
+    first: np.ndarray,  # int (m,), places among n ids
+    second: np.ndarray,  # int (m,)
+    n: int,  # how many ids there are
+) -> np.ndarray:  # int64 (m,)
+    "One number for each pair, first * n + second: equal for equal pairs, and in their order."
+    numbers = np.empty(len(first), np.int64)
+
+    def some(start, stop):
+        block = numbers[start:stop]
+        block[:] = first[start:stop]
+        block *= n
+        block += second[start:stop]
+
+    in_threads(some, len(numbers))
+    return numbers
+
+
+def pairs_of_numbers(
+    numbers: np.ndarray,  # int64 (m,), from `number_pairs`
+    n: int,  # how many ids there are
+    at: np.ndarray | None = None,  # int (n,), what stands for each place; by default the place itself
+) -> np.ndarray:  # int64 (m, 2)
+    "The pairs of numbers."
+    pairs = np.empty((len(numbers), 2), np.int64)
+
+    def some(start, stop):
+        first = numbers[start:stop] // n
+        second = numbers[start:stop] - first * n
+        pairs[start:stop, 0], pairs[start:stop, 1] = (first, second) if at is None else (at[first], at[second])
+
+    in_threads(some, len(numbers))
+    return pairs
+
+
+def count_both_ways(
+    numbers: np.ndarray,  # int64 (m,), from `number_pairs`, each once, none of twice the same id
+    n: int,  # how many ids there are
+) -> int:
+    "How many of the pairs stand there the other way round, too."
+    either = np.empty_like(numbers)  # the same of a pair and of its reverse
+
+    def some(start, stop):
+        block = numbers[start:stop]
+        first = block // n
+        np.minimum(block, (block - first * n) * n + first, out=either[start:stop])
+
+    in_threads(some, len(numbers))
+    either.sort()
+    return 2 * int(np.count_nonzero(either[1:] == either[:-1]))
 
 # %% ../nbs/common.ipynb #02cef6a9
 class compiled:

@@ -28,16 +28,16 @@ def package_of(path):
 
 
 def imports(path, tree):
-    "(module as it is written in full, name, line) of all that a module imports from the library"
+    "(module as it is written in full, name, node) of all that a module imports from the library"
     here = ("rolebregman", *path.relative_to(library).with_suffix("").parts)[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             base = ".".join(here[:len(here) + 1 - node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
             if module.split(".")[0] == "rolebregman":
-                yield from ((module, alias.name, node.lineno) for alias in node.names)
+                yield from ((module, alias.name, node) for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from ((alias.name, "", node.lineno) for alias in node.names if alias.name.startswith("rolebregman."))
+            yield from ((alias.name, "", node) for alias in node.names if alias.name.startswith("rolebregman."))
 
 
 def listing(found):
@@ -51,10 +51,10 @@ def test_every_package_has_its_place():
 def test_packages_import_downwards_only():
     up = []
     for path, tree in rooms.items():
-        for module, name, line in imports(path, tree):
+        for module, name, node in imports(path, tree):
             target = module.split(".")[1] if "." in module else name
             if target != "__version__" and target not in below(package_of(path)):
-                up.append((path, line, f"{package_of(path)} stands below {target}"))
+                up.append((path, node.lineno, f"{package_of(path)} stands below {target}"))
     assert not up, listing(up)
 
 
@@ -66,28 +66,48 @@ def test_modules_named_by_a_string_are_the_heads_that_a_file_names_and_nothing_e
     assert named == ["heads/distance_head.py"]
 
 
-def test_no_two_modules_import_each_other():
-    graph = {}
-    for path, tree in rooms.items():
-        name = ".".join(("rolebregman", *path.relative_to(library).with_suffix("").parts))
-        graph[name] = {f"{module}.{what}" if (library / "/".join([*module.split(".")[1:], f"{what}.py"])).exists()
-                       else module for module, what, _ in imports(path, tree)}
-    done, way = set(), []
+def arrows(kept=lambda node: True):
+    "module -> the modules that it imports, by its imports that are kept"
+    names = {".".join(path.relative_to(library).with_suffix("").parts): path for path in rooms}
+    found = {}
+    for name, path in names.items():
+        to = {f"{module}.{what}".removeprefix("rolebregman.") for module, what, node in imports(path, modules[path])
+              if kept(node)}
+        found[name] = {target if target in names else target.rpartition(".")[0] for target in to} & set(names)
+    return found
 
-    def walk(name):
+
+def longest(arrows):
+    "The longest chain of imports from each module, itself first. Fails where one leads back to itself"
+    chains = {}
+
+    def walk(name, way):
         assert name not in way, " > ".join([*way[way.index(name):], name])
-        if name in done: return
-        way.append(name)
-        for other in sorted(graph.get(name, ())): walk(other)
-        done.add(way.pop())
+        if name not in chains:
+            below = [walk(other, (*way, name)) for other in sorted(arrows[name])]
+            chains[name] = [name, *max(below, key=len, default=[])]
+        return chains[name]
 
-    for name in graph: walk(name)
+    return max((walk(name, ()) for name in arrows), key=len)
+
+
+def test_no_two_modules_import_each_other_and_the_house_stays_low():
+    "Floors are the modules of the longest chain: 13 before the house, as it loads; with those in functions a circle"
+    functions = [node for tree in rooms.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    inside = {id(node) for function in functions for node in ast.walk(function)}
+    everywhere, on_load = longest(arrows()), longest(arrows(lambda node: id(node) not in inside))
+    assert len(everywhere) <= 13, " > ".join(everywhere)
+    assert len(on_load) <= 11, " > ".join(on_load)
+    packages = {name: set() for name in BELOW}
+    for name, to in arrows().items():
+        packages[name.split(".")[0]] |= {other.split(".")[0] for other in to} - {name.split(".")[0]}
+    assert len(longest(packages)) <= 7, " > ".join(longest(packages))
 
 
 def test_modules_are_imported_where_names_live_and_not_through_faces():
     "A face would bring in the whole package, and hide an arrow"
-    through = [(path, line, f"{module} hands on {name}") for path, tree in rooms.items()
-               for module, name, line in imports(path, tree) if name and name != "__version__"
+    through = [(path, node.lineno, f"{module} hands on {name}") for path, tree in rooms.items()
+               for module, name, node in imports(path, tree) if name and name != "__version__"
                and (library / "/".join(module.split(".")[1:])).is_dir()
                and not (library / "/".join([*module.split(".")[1:], f"{name}.py"])).exists()]
     assert not through, listing(through)
@@ -95,8 +115,8 @@ def test_modules_are_imported_where_names_live_and_not_through_faces():
 
 def test_no_private_name_crosses_a_module():
     private = re.compile(r"_(?!_)\w*")
-    found = [(path, line, f"{name} of {module}") for path, tree in rooms.items()
-             for module, name, line in imports(path, tree) if private.fullmatch(name)]
+    found = [(path, node.lineno, f"{name} of {module}") for path, tree in rooms.items()
+             for module, name, node in imports(path, tree) if private.fullmatch(name)]
     for path, tree in rooms.items():
         own = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
                and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")}

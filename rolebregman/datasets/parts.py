@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .coded import code_ids, number_pairs
+from ..common import number_pairs
+from .coded import code_ids
 from .columns import read_rows
 from .directed import PARTS, check_fractions
 
