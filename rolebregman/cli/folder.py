@@ -10,7 +10,6 @@ __all__ = ['FILES', 'require_writable', 'write_together', 'report_of', 'check_he
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import typer
@@ -25,6 +24,7 @@ def require_writable(
     out: Path,  # a folder, which need not exist
 ):
     "Raises `typer.BadParameter` where the files of a head cannot be written there; leaves nothing behind."
+    import tempfile
     there = Path(out).resolve()
     while not there.exists():
         there = there.parent
@@ -39,6 +39,7 @@ def require_writable(
 
 def _put(files, folder):
     "Move files into a folder, all or none: what was there is kept until the last is in its place"
+    import tempfile
     old = Path(tempfile.mkdtemp(dir=files[0].parent))
     final = {file: (folder / file.name).resolve() for file in files}
     for file, place in final.items():
@@ -64,6 +65,8 @@ def write_together(
     """Let `fill` write files, then put them into `folder` together. Where anything fails, `folder` is as it was.
 
     What a process that was killed has left goes. Raises `OSError` that names the file that cannot be written whole."""
+    import tempfile
+
     from rolebregman.common import one_at_a_time
     folder = Path(folder).resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
