@@ -112,7 +112,7 @@ def check_head(
     strictly: bool = False,  # raise a `ValueError` then
 ):
     "A word where the head is not the one that the report is about: its pairs may be others than those written there."
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     known = (report_of(head) or {}).get("files", {})
     if odd := [name for name in FILES[:2] if name in known and sha256(head / name) != known[name]]:
         text = f"{head / odd[0]} is not the file that {head}/report.json was written with; that tells of another head"
@@ -171,7 +171,7 @@ def read_kept(
     "What `write_kept` has written. Raises `ValueError` where that is not what the report was written with."
     import pandas as pd
 
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     path, known = head / f"{name}.csv", (report_of(head) or {}).get("files", {})
     if path.name not in known: return None
     if not path.is_file() or sha256(path) != known[path.name]:

@@ -171,7 +171,6 @@ from .sources import fault as fault
 from .sources import fetch as fetch
 from .sources import list_sources as list_sources
 from .sources import provenance as provenance
-from .sources import sha256 as sha256
 from .toy import toy_tree as toy_tree
 from .vector_tables import FRACTIONS as FRACTIONS
 from .vector_tables import as_floats as as_floats
