@@ -181,6 +181,12 @@ def test_numbers_stand_on_top_and_a_room_is_the_module_of_its_name(path):
     assert place.parts[0] == "guides" or target and target[1] == ".".join(place.parts), "a room exports its module"
 
 
+@pytest.mark.parametrize("path", rooms, ids=lambda path: path.relative_to(library).as_posix())
+def test_tests_mirror_the_code(path):
+    place = path.relative_to(library)
+    assert (root / "tests" / place.with_name(f"test_{place.name}")).exists()
+
+
 def test_chapters_are_counted_without_a_gap():
     numbers = sorted(int(path.name[:2]) for path in nbs.glob("[0-9]*.ipynb"))
     assert numbers == list(range(len(numbers)))
