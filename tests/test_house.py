@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,32 @@ def test_no_star_imports_in_library_and_notebooks():
 notebooks = sorted(nbs.rglob("*.ipynb"))
 
 
+@cache
+def cells_of_code(path):
+    "(id, lines, tree) of each cell of code but nbdev's own last one, what is no Python left out"
+    found = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] != "code" or "nbdev.nbdev_export()" in source: continue
+        lines = ["pass" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines()]
+        found.append((cell["id"], lines, ast.parse("\n".join(lines))))
+    return found
+
+
+def test_names_say_what_they_are():
+    "What a cell binds or defines has none of the names that say nothing; what a module exports stands in a cell"
+    empty = {"unsaid", "called", "many", "told", "put", "take", "small", "middle"}
+    found = []
+    for path in notebooks:
+        for cell, _, tree in cells_of_code(path):
+            for node in ast.walk(tree):
+                name = (node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                        else node.arg if isinstance(node, ast.arg)
+                        else node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else "")
+                if name in empty: found.append((path, cell, f"{name}, line {node.lineno}"))
+    assert not found, listing(found)
+
+
 @pytest.mark.parametrize("path", notebooks, ids=lambda path: path.relative_to(nbs).as_posix())
 def test_numbers_stand_on_top_and_a_room_is_the_module_of_its_name(path):
     place = path.relative_to(nbs).with_suffix("")
@@ -270,11 +297,8 @@ def test_no_cell_puts_two_statements_on_a_line():
     "But for nbdev's own last cell"
     found = []
     for path in notebooks:
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            source = "".join(cell["source"])
-            if cell["cell_type"] != "code" or "nbdev.nbdev_export()" in source: continue
-            lines = ["pass" if line.lstrip().startswith(("%", "!")) else line for line in source.splitlines()]
-            for node in ast.walk(ast.parse("\n".join(lines))):
+        for _, lines, tree in cells_of_code(path):
+            for node in ast.walk(tree):
                 for block in parts(node):
                     starts = [statement.lineno for statement in block]
                     found += [(path, line, lines[line - 1].strip()) for line in set(starts) if starts.count(line) > 1]

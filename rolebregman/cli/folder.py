@@ -37,7 +37,7 @@ def require_writable(
         raise typer.BadParameter(f"--out {out} cannot be written: {Path(out) / odd[0]} is a folder; name another one")
 
 
-def _put(files, folder):
+def _move_all(files, folder):
     "Move files into a folder, all or none: what was there is kept until the last is in its place"
     import tempfile
     old = Path(tempfile.mkdtemp(dir=files[0].parent))
@@ -78,7 +78,7 @@ def write_together(
             new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
             try:
                 fill(new)
-                _put(sorted(new.iterdir(), key=lambda file: (file.name == FILES[-1], file.name)), folder)
+                _move_all(sorted(new.iterdir(), key=lambda file: (file.name == FILES[-1], file.name)), folder)
             except OSError as error:
                 name = Path(error.filename or "").name
                 if not error.errno or error.filename != str(new / name): raise
