@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy, softplus
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tqdm import tqdm
 
-from .common import compiled, require_type, require_weights, sorted_unique
+from .common import BLUE, ORANGE, compiled, require_type, require_weights, sorted_unique
 from .datasets.denied import DeniedPairs
 from .datasets.directed import DirectedDataset
 from .datasets.negatives import MixedSampler, NegativeSampler
@@ -286,7 +286,7 @@ class History:
         table = self.table
         _, (left, right) = plt.subplots(1, 2, figsize=(7.5, 2.8), layout="constrained")
         for ax, names in ((left, ("rank_loss", "direction_loss")), (right, ("ranking_accuracy", "direction_accuracy"))):
-            for name, color, style in zip(names, ("#0072B2", "#D55E00"), ("-", "--")):
+            for name, color, style in zip(names, (BLUE, ORANGE), ("-", "--")):
                 ax.plot(table.index, table[name], color=color, linestyle=style, label=name.replace("_", " "))
             ax.axvline(self.best_epoch, color="0.6", linewidth=1, linestyle=":")
             ax.set_xlabel("epoch")

@@ -19,8 +19,11 @@ from rolebregman.baselines import make_head
 from rolebregman.common import (
     beside,
     compiled,
+    count_both_ways,
     in_threads,
+    number_pairs,
     one_at_a_time,
+    pairs_of_numbers,
     printable,
     refuse_unpacked,
     sorted_unique,
@@ -84,6 +87,20 @@ def test_sorted_unique_is_numpys():
     codes = np.random.default_rng(0).integers(0, 50, 200)
     assert np.array_equal(sorted_unique(codes), np.unique(codes)) and not len(sorted_unique(codes[:0]))
     assert np.array_equal(sorted_unique(np.arange(9)[::-1]), np.arange(9)) and len(sorted_unique(codes[:1])) == 1
+
+
+def test_pairs_are_numbers_and_back():
+    rng = np.random.default_rng(2)
+    pairs = np.unique(rng.integers(0, 700, (160_000, 2)), axis=0)  # more than one block
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    numbers = number_pairs(*pairs.astype(np.int16).T, 700)
+    assert numbers.dtype == np.int64 and (np.diff(numbers) > 0).all()
+    assert (pairs_of_numbers(numbers, 700) == pairs).all()
+    other = rng.permutation(700)
+    assert (pairs_of_numbers(numbers, 700, other) == other[pairs]).all()
+    there = set(map(tuple, pairs.tolist()))
+    assert count_both_ways(numbers, 700) == sum((t, s) in there for s, t in there) > 0
+    assert count_both_ways(numbers[pairs[:, 0] < pairs[:, 1]], 700) == 0
 
 
 @pytest.mark.parametrize("n, block", [(0, 3), (2, 3), (3, 3), (10, 3), (9, 3), (5, 1)])

@@ -3,6 +3,8 @@ import math
 import re
 from itertools import count
 
+from bs4 import BeautifulSoup
+
 # Of a table's columns
 BEST_IS_LARGEST = {"ranking acc.", "direction acc.", "MRR", "Hits@10", "paper R-Acc", "paper D-Acc", "ranking_accuracy",
                    "direction_accuracy", "mrr", "all", "nouns", "verbs", "random test", "lexical test"}
@@ -12,36 +14,51 @@ def without_row_numbers(
     table: str,  # in HTML, as pandas writes it
 ) -> str:
     "Without its first column, where that only counts the rows from 0"
-    head, mark, body = table.partition("<tbody>")
-    numbers = re.findall(r"<tr>\s*<th>(.*?)</th>", body)
-    counts = numbers and numbers == list(map(str, range(len(numbers)))) and head.count("<tr") == 1
-    if not counts or body.count("<th") != len(numbers): return table
-    return (re.sub(r"<th></th>\s*", "", head, count=1) + mark
-            + re.sub(r"(<tr>\s*)<th>\d+</th>\s*", r"\1", body))
+    page = BeautifulSoup(table, "html.parser")
+    head, names = page.select("thead tr"), page.select("tbody th")
+    rows = page.select("tbody tr")
+    counts = len(head) == 1 and len(rows) == len(names) > 0 and all(
+        name.parent is row and name.get_text() == str(i) for i, (name, row) in enumerate(zip(names, rows)))
+    if not counts or head[0].th.get_text(): return table
+    for name in (head[0].th, *names): name.decompose()
+    return str(page)
 
 
 def _best(column: list[str]) -> list[int]:
     "Which cells of a column hold its largest number"
-    numbers = [float(m[0]) if (m := re.match(r"-?\d+(\.\d+)?", cell.strip())) else -math.inf for cell in column]
+    numbers = [float(m[0]) if (m := re.match(r"-?\d+(\.\d+)?", cell)) else -math.inf for cell in column]
     return [i for i, number in enumerate(numbers) if number == max(numbers) > -math.inf]
+
+
+def _best_cells(cells: list[list[str]]) -> set[tuple[int, int]]:
+    "Rows and columns of what is best; none in a table whose rows are grouped, or of less than three"
+    if len(cells) < 4 or len({len(line) for line in cells}) != 1: return set()
+    return {(i, k) for k, name in enumerate(cells[0]) if name in BEST_IS_LARGEST
+            for i in _best([line[k] for line in cells])}
+
+
+def _bold_in_html(table):
+    page = BeautifulSoup(table, "html.parser")
+    rows = [row.find_all(["th", "td"]) for row in page.find_all("tr")]
+    best = _best_cells([[cell.get_text().strip() for cell in row] for row in rows])
+    for i, k in best: rows[i][k].string.wrap(page.new_tag("strong"))
+    return str(page) if best else table
+
+
+def _bold_in_markdown(table):
+    row, cell = re.compile(r"^\|[^\n]*\|$", re.M), re.compile(r"(?<=\|)[^|\n]+(?=\|)")
+    best = _best_cells([[found.strip() for found in cell.findall(line)] for line in row.findall(table)])
+    rows = count()
+
+    def in_row(line):
+        i, columns = next(rows), count()
+        return cell.sub(lambda m: f" **{m[0].strip()}** " if (i, next(columns)) in best else m[0], line[0])
+
+    return row.sub(in_row, table)
 
 
 def with_best_in_bold(
     table: str,  # in HTML or in markdown
 ) -> str:
     "The largest number of each column of BEST_IS_LARGEST in bold; a table whose rows are grouped is left as it is"
-    html = "<table" in table
-    row, cell = r"<tr.*?</tr>", r"(?<=>)[^<>]*(?=</t[hd]>)"
-    if not html: row, cell = r"^\|[^\n]*\|$", r"(?<=\|)[^|\n]+(?=\|)"
-    cells = [[found.strip() for found in re.findall(cell, line)] for line in re.findall(row, table, re.M | re.S)]
-    if len(cells) < 4 or len({len(line) for line in cells}) != 1: return table
-    best = {(i, k) for k, name in enumerate(cells[0]) if name in BEST_IS_LARGEST
-            for i in _best([line[k] for line in cells])}
-    rows = count()
-
-    def in_row(line):
-        i, columns = next(rows), count()
-        set_bold = "<strong>{}</strong>" if html else " **{}** "
-        return re.sub(cell, lambda m: set_bold.format(m[0].strip()) if (i, next(columns)) in best else m[0], line[0])
-
-    return re.sub(row, in_row, table, flags=re.M | re.S)
+    return (_bold_in_html if "<table" in table else _bold_in_markdown)(table)

@@ -15,11 +15,9 @@ import json
 import math
 import os
 import re
-import shlex
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from contextlib import chdir, contextmanager
 from functools import partial, wraps
@@ -61,6 +59,7 @@ def in_words(
     options: dict | None = None,  # those of the sub-command by the names of its arguments; None: all are
 ) -> str:  # its message; of an error that the library did not foresee also its kind, and a hint
     "What a fault says to who typed a command."
+    import shlex
     if isinstance(error, OSError) and error.filename and error.strerror:
         text = f"{error.filename}: {error.strerror}"
     else:
@@ -204,6 +203,8 @@ def try_command(
     folder: Path | str = ".",  # where it is typed
 ):
     "Run a command line in this process, and print it and what it prints. Raises `AssertionError` where it fails."
+    import shlex
+
     from typer.testing import CliRunner
     with chdir(folder):
         done = CliRunner().invoke(app, shlex.split(line)[1:])
@@ -324,6 +325,7 @@ def input_file(
     if str(path) != "-":
         yield Path(path)
         return
+    import tempfile
     with tempfile.TemporaryDirectory() as folder:
         first = sys.stdin.buffer.readline()
         kept = Path(folder) / ("pairs.tsv" if b"\t" in first and b"," not in first else "pairs.csv")

@@ -134,7 +134,7 @@ def _save(out, model, ds, items, report, copies):
     import shutil
 
     from rolebregman.common import printable, write_whole
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     if "vectors" in report["inputs"]["files"]:
         named = coordinate_names(items.vectors, ds.features, items.id_column)
         report["inputs"]["files"]["vectors"]["columns"] = named
@@ -214,7 +214,7 @@ def fit(
     as_json_: Json = False,
 ):
     "Train a head on your own pairs."
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     training = dict(loss=loss, epochs=epochs, patience=patience, lr=lr, seed=seed, hard_share=hard_share)
     config, options = _settings(head, training, setting)
     require_writable(out)

@@ -10,7 +10,6 @@ __all__ = ['FILES', 'require_writable', 'write_together', 'report_of', 'check_he
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import typer
@@ -25,6 +24,7 @@ def require_writable(
     out: Path,  # a folder, which need not exist
 ):
     "Raises `typer.BadParameter` where the files of a head cannot be written there; leaves nothing behind."
+    import tempfile
     there = Path(out).resolve()
     while not there.exists():
         there = there.parent
@@ -37,8 +37,9 @@ def require_writable(
         raise typer.BadParameter(f"--out {out} cannot be written: {Path(out) / odd[0]} is a folder; name another one")
 
 
-def _put(files, folder):
+def _move_all(files, folder):
     "Move files into a folder, all or none: what was there is kept until the last is in its place"
+    import tempfile
     old = Path(tempfile.mkdtemp(dir=files[0].parent))
     final = {file: (folder / file.name).resolve() for file in files}
     for file, place in final.items():
@@ -64,6 +65,8 @@ def write_together(
     """Let `fill` write files, then put them into `folder` together. Where anything fails, `folder` is as it was.
 
     What a process that was killed has left goes. Raises `OSError` that names the file that cannot be written whole."""
+    import tempfile
+
     from rolebregman.common import one_at_a_time
     folder = Path(folder).resolve()
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -75,7 +78,7 @@ def write_together(
             new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
             try:
                 fill(new)
-                _put(sorted(new.iterdir(), key=lambda file: (file.name == FILES[-1], file.name)), folder)
+                _move_all(sorted(new.iterdir(), key=lambda file: (file.name == FILES[-1], file.name)), folder)
             except OSError as error:
                 name = Path(error.filename or "").name
                 if not error.errno or error.filename != str(new / name): raise
@@ -109,7 +112,7 @@ def check_head(
     strictly: bool = False,  # raise a `ValueError` then
 ):
     "A word where the head is not the one that the report is about: its pairs may be others than those written there."
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     known = (report_of(head) or {}).get("files", {})
     if odd := [name for name in FILES[:2] if name in known and sha256(head / name) != known[name]]:
         text = f"{head / odd[0]} is not the file that {head}/report.json was written with; that tells of another head"
@@ -168,7 +171,7 @@ def read_kept(
     "What `write_kept` has written. Raises `ValueError` where that is not what the report was written with."
     import pandas as pd
 
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     path, known = head / f"{name}.csv", (report_of(head) or {}).get("files", {})
     if path.name not in known: return None
     if not path.is_file() or sha256(path) != known[path.name]:

@@ -78,7 +78,7 @@ def inputs_of(
 
     from rolebregman.datasets.pairs import relative_to
     from rolebregman.datasets.readers import kind_of
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     out = Path(out).resolve()
     given = {name: Path(path) for name in ("vectors", "ids", "texts") if (path := getattr(items, name))}
     files = {name: dict(sha256=sha256(path)) for name, path in given.items() if path.is_file()}
@@ -135,7 +135,7 @@ def _in_order(features, path, before, now):
 # %% ../../nbs/cli/inputs.ipynb #4b29f213
 def _changed(record, items):
     "Whether a file of the vectors is another than the one that `fit` has read"
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     given = {name: path for name in ("vectors", "ids", "texts") if (path := getattr(items, name))}
     return {name: sha256(path) for name, path in given.items()} != {
         name: file["sha256"] for name, file in record["files"].items()}
@@ -308,7 +308,7 @@ def pairs_of(
         raise typer.BadParameter(f"the pairs that {head} was fitted on are not known; name a file of pairs")
     path = _place(head, record["pairs"])
     if unchanged and path.is_file():
-        from rolebregman.datasets.sources import sha256
+        from rolebregman.common import sha256
         if record.get("sha256", found := sha256(path)) != found:
             raise ValueError(f"{path} has changed since fit, and what it would test on now may have been learned from: "
                              "fit again, or name a file of new pairs")

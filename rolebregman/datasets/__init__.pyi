@@ -44,10 +44,7 @@ from .closure import relation_matrix as relation_matrix
 from .closure import sorted_pairs as sorted_pairs
 from .closure import transitive_closure as transitive_closure
 from .coded import code_ids as code_ids
-from .coded import count_both_ways as count_both_ways
 from .coded import ids_in_order as ids_in_order
-from .coded import number_pairs as number_pairs
-from .coded import pairs_of_numbers as pairs_of_numbers
 from .coded import places_of as places_of
 from .coded import read_coded as read_coded
 from .coded import repeats as repeats
@@ -179,7 +176,6 @@ from .sources import fault as fault
 from .sources import fetch as fetch
 from .sources import list_sources as list_sources
 from .sources import provenance as provenance
-from .sources import sha256 as sha256
 from .toy import toy_tree as toy_tree
 from .vector_tables import FRACTIONS as FRACTIONS
 from .vector_tables import as_floats as as_floats

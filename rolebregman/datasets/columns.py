@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import sorted_unique
-from .coded import code_ids, number_pairs, read_coded, repeats
+from ..common import number_pairs, sorted_unique
+from .coded import code_ids, read_coded, repeats
 from .readers import as_ids, as_table, columns_named, find_column, other_separator, table_blocks
 from .weights import WEIGHT_COLUMNS, read_weights
 

@@ -17,8 +17,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-from ..common import among_sorted, sorted_unique
-from .coded import number_pairs, pairs_of_numbers
+from ..common import among_sorted, number_pairs, pairs_of_numbers, sorted_unique
 from .weights import check_weights
 
 # %% ../../nbs/datasets/directed.ipynb #a336cef2

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..common import sha256
 from .catalogue import SOURCES
-from .sources import FetchError, cached_path, fetch, sha256
+from .sources import FetchError, cached_path, fetch
 from .word_vectors import NumberBlocks, WordVectors, read_word_vectors, spellings
 
 # %% ../../nbs/datasets/glove.ipynb #3c50b411

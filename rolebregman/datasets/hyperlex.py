@@ -16,8 +16,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import spearmanr
 
+from ..common import sha256
 from .directed import PARTS, DirectedDataset, Report, split_edges
-from .sources import fetch, provenance, sha256
+from .sources import fetch, provenance
 from .glove import vectors_for
 from .word_vectors import WordVectors, look_up, mean_vectors, phrase_rows, read_lines
 

@@ -25,10 +25,10 @@ import torch
 from filelock import FileLock
 from tqdm import tqdm
 
-from ..common import write_whole
+from ..common import sha256, write_whole
 from .directed import DirectedDataset, Report
 from .readers import faults_named
-from .sources import FetchError, cache_dir, sha256
+from .sources import FetchError, cache_dir
 
 # %% ../../nbs/datasets/ogb_files.ipynb #39ab6f43
 _rebuild = np.empty(0).__reduce__()[0]  # NumPy's own, under its name in NumPy 1 and in NumPy 2

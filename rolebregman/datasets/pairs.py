@@ -15,13 +15,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import beside
+from ..common import beside, count_both_ways, pairs_of_numbers
 from .closure import note_implied, transitive_closure
 from .denied import judged_parts
 from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
 from .encoders import encode_texts
-from .coded import (
-    count_both_ways, ids_in_order, pairs_of_numbers, places_of, require_items)
+from .coded import ids_in_order, places_of, require_items
 from .columns import (
     NOT_HOLDING, numbered_pairs, read_rows, scored_pairs)
 from .parts import check_split, read_parts

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .coded import code_ids, number_pairs
+from ..common import number_pairs
+from .coded import code_ids
 from .columns import read_rows
 from .directed import PARTS, check_fractions
 
@@ -97,9 +98,10 @@ def read_parts(
     _check_relations({part: read.get("relation") for part, (_, read, _) in found.items()}, names)
     rows, dropped = _joined(found, names), {}
     read = dict(found["train"][1]) | {f"{part} rows": found[part][1]["rows"] for part in found if part != "train"}
-    told = {part: [own.get(name) for name in ("used columns", "unused columns")] for part, (_, own, _) in found.items()}
-    read |= {f"columns of {part}": "; left unused: ".join(filter(None, columns)) for part, columns in told.items()
-             if columns != told["train"]}
+    columns = {part: [own.get(name) for name in ("used columns", "unused columns")]
+               for part, (_, own, _) in found.items()}
+    read |= {f"columns of {part}": "; left unused: ".join(filter(None, own)) for part, own in columns.items()
+             if own != columns["train"]}
     for _, _, lost in found.values():
         dropped = {why: dropped.get(why, 0) + lost.get(why, 0) for why in (*dropped, *lost)}
     seen = _seen(rows, names, drop_seen)

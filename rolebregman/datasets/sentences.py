@@ -17,12 +17,12 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
-from ..common import unpacked
+from ..common import sha256, unpacked
 from .catalogue import SOURCES
 from .directed import DirectedDataset, Report, split_by
 from .encoders import encode_texts
 from .readers import faults_named
-from .sources import FetchError, fetch, provenance, sha256
+from .sources import FetchError, fetch, provenance
 
 # %% ../../nbs/datasets/sentences.ipynb #6bda924a
 @contextmanager

@@ -6,7 +6,6 @@
 __all__ = ['FORMAT', 'flush_to_disk', 'write_part', 'read_part', 'read_description', 'read_parts', 'remove_leftovers']
 
 # %% ../../nbs/retrieval/files.ipynb #8f5b0e04
-import hashlib
 import json
 import os
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..common import write_faults_named
+from ..common import sha256, write_faults_named
 from .engines import faiss
 
 # %% ../../nbs/retrieval/files.ipynb #8f5b0e07
@@ -24,11 +23,6 @@ def flush_to_disk(file):
     "What was written to an open file, past all caches"
     file.flush()
     os.fsync(file.fileno())
-
-
-def _digest(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_part(
@@ -42,7 +36,7 @@ def write_part(
         with write_faults_named(folder / name, part), open(part, "wb") as file:
             write(file)
             flush_to_disk(file)
-        about = {"bytes": part.stat().st_size, "sha256": _digest(part)}
+        about = {"bytes": part.stat().st_size, "sha256": sha256(part)}
         about["file"] = f"{name}-{about['sha256'][:16]}"
         os.replace(part, folder / about["file"])
     finally:
@@ -62,7 +56,7 @@ def read_part(
     damaged = f"{path} is damaged: copy it again, or save the index anew"
     if (size := path.stat().st_size) != about["bytes"]:
         raise ValueError(f"{damaged} (expected {about['bytes']} bytes, found {size})")
-    if verify and _digest(path) != about["sha256"]: raise ValueError(f"{damaged} (its SHA-256 is another)")
+    if verify and sha256(path) != about["sha256"]: raise ValueError(f"{damaged} (its SHA-256 is another)")
     try:
         return faiss().read_index(str(path)) if name == "engine" else np.load(path, mmap_mode="c", allow_pickle=False)
     except (ValueError, RuntimeError) as error:

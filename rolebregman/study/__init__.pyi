@@ -3,6 +3,7 @@ from . import citation_tables as citation_tables
 from . import control as control
 from . import gains as gains
 from . import gaps as gaps
+from . import grid_search as grid_search
 from . import joint_training as joint_training
 from . import main_study as main_study
 from . import more_negatives as more_negatives
@@ -44,7 +45,6 @@ from .citation_tables import neighbour_gains_figure as neighbour_gains_figure
 from .citation_tables import paper_citation as paper_citation
 from .control import CONTROL_METRICS as CONTROL_METRICS
 from .control import control_metrics as control_metrics
-from .control import control_scores as control_scores
 from .control import matched as matched
 from .gains import gain_figure as gain_figure
 from .gains import gain_findings as gain_findings
@@ -71,6 +71,11 @@ from .gaps import gaps_beside_paper as gaps_beside_paper
 from .gaps import judged_figure as judged_figure
 from .gaps import measure_gaps as measure_gaps
 from .gaps import run_gaps as run_gaps
+from .grid_search import AXES as AXES
+from .grid_search import GRID as GRID
+from .grid_search import neighbours as neighbours
+from .grid_search import search as search
+from .grid_search import trial_settings as trial_settings
 from .joint_training import JOINT_ARMS as JOINT_ARMS
 from .joint_training import few_edges as few_edges
 from .joint_training import run_joint as run_joint
@@ -184,13 +189,8 @@ from .sentences import first_heads as first_heads
 from .sentences import main_ranks as main_ranks
 from .sentences import on_all_edges as on_all_edges
 from .sentences import on_negatives as on_negatives
-from .settings import AXES as AXES
-from .settings import GRID as GRID
 from .settings import chosen_settings as chosen_settings
 from .settings import keep_settings as keep_settings
-from .settings import neighbours as neighbours
-from .settings import search as search
-from .settings import trial_settings as trial_settings
 from .settings import widened as widened
 from .statistics import MARGIN as MARGIN
 from .statistics import RankTest as RankTest

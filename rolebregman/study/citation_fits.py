@@ -25,7 +25,8 @@ from ..evaluation import filtered_ranks, rank_metrics
 from ..heads.ranking import Candidates, encode_rows
 from .neighbour_features import averaged_features
 from .runner import SCALES, Task, checked_names, run_grid
-from .settings import GRID, chosen_settings, search
+from .grid_search import GRID, search
+from .settings import chosen_settings
 from .store import SEARCH, Store
 from .tables import print_summary
 

@@ -11,6 +11,7 @@ from io import StringIO
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ..common import BLUE, ORANGE
 from ..baselines.registry import HEADS
 from .tables import paired
 
@@ -42,8 +43,8 @@ def neighbour_gains_figure(
         if not len(means[name]): continue
         words, neighbours = (means[name].reindex(heads)[column] for column in ("words", "neighbours"))
         ax.hlines(range(len(heads)), words, neighbours, color="0.7", linewidth=1.5, zorder=1)
-        ax.scatter(words, range(len(heads)), s=26, facecolors="white", edgecolors="#0072B2", label="words")
-        ax.scatter(neighbours, range(len(heads)), s=26, color="#D55E00", marker="D", label="and neighbours")
+        ax.scatter(words, range(len(heads)), s=26, facecolors="white", edgecolors=BLUE, label="words")
+        ax.scatter(neighbours, range(len(heads)), s=26, color=ORANGE, marker="D", label="and neighbours")
         ax.set_xlabel(f"{label} (share)" if "accuracy" in name else label, fontsize=8)
         ax.tick_params(labelsize=8)
         ax.grid(axis="x", alpha=0.3)

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from ..baselines.registry import HEADS
-from ..common import sorted_unique
+from ..common import BLUE, GREY, ORANGE, sorted_unique
 from ..datasets.directed import DirectedDataset
 from ..evaluation import compare
 from ..heads.role_head import BregmanHead
@@ -168,7 +168,6 @@ def gaps_beside_paper(
     return pd.DataFrame(lines)
 
 # %% ../../nbs/study/gaps.ipynb #6d861d55
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#777777"
 # What figures call the datasets
 DATASET_TITLES = {"hyperlex/random": "HyperLex", "wordnet": "WordNet",
                   "go/cellular_component": "GO, cellular components"}
@@ -189,11 +188,11 @@ def gap_figure(
             if head not in mean.index: continue
             low, first, median, third, high = mean.loc[head]
             box = dict(med=median, q1=first, q3=third, whislo=low, whishi=high)
-            color = _ORANGE if issubclass(HEADS[head].head, BregmanHead) else _BLUE
+            color = ORANGE if issubclass(HEADS[head].head, BregmanHead) else BLUE
             ax.bxp([box], positions=[-line], widths=0.6, orientation="horizontal", showfliers=False, patch_artist=True,
                    boxprops=dict(facecolor=color, alpha=0.5), medianprops=dict(color="black"), manage_ticks=False)
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.axvline(-1, color=_GREY, linewidth=0.8, linestyle=":")
+        ax.axvline(-1, color=GREY, linewidth=0.8, linestyle=":")
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xticks([-10, -1, 0, 1], ["-10", "-1", "0", "1"])
         ax.set_title(DATASET_TITLES.get(name, name), fontsize=9)
@@ -225,8 +224,8 @@ def judged_figure(
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     ax = figure.subplots()
     kind = judged["type"].str.replace(r"-\d$", "", regex=True)
-    for name, label, color, mark in (("hyp", "x is a kind of y", _BLUE, "o"),
-                                     ("r-hyp", "y is a kind of x", _ORANGE, "D"), ("", "neither", _GREY, "x")):
+    for name, label, color, mark in (("hyp", "x is a kind of y", BLUE, "o"),
+                                     ("r-hyp", "y is a kind of x", ORANGE, "D"), ("", "neither", GREY, "x")):
         of_kind = (kind == name if name else ~kind.isin(["hyp", "r-hyp"])).to_numpy()
         ax.scatter(judged["score"][of_kind], gap[of_kind], s=14, color=color, marker=mark, alpha=0.6, linewidth=1,
                    label=label)

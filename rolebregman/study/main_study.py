@@ -16,7 +16,8 @@ from ..common import write_whole
 from ..datasets.hyperlex import graded_correlation
 from .sentences import findings
 from .runner import DATASETS, SCALES, Task, checked_names, open_dataset, run_grid
-from .settings import chosen_settings, search
+from .grid_search import search
+from .settings import chosen_settings
 from .store import COLUMNS, Store
 from .tables import narrow_table, results_figure
 from .workers import BACKENDS

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 from ..baselines.registry import HEADS
 from .runner import DATASETS, SCALES, Task, checked_names, run_grid
-from .settings import AXES, chosen_settings, keep_settings
+from .grid_search import AXES
+from .settings import chosen_settings, keep_settings
 from .store import SEARCH, Store
 from .tables import COLORS, MARKERS, against_itself, print_summary
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ..common import BLUE, GREEN, ORANGE
 from ..evaluation import compare
 from .panels import PANELS, panel_heads
 from .store import SEARCH, Store
@@ -170,8 +171,8 @@ def differences_figure(
     figure = Figure(figsize=(7.5, 1 + 0.2 * len(order)), layout="constrained")
     for ax, metric, some in zip(figure.subplots(1, 2, sharey=True), PANEL_METRICS, found):
         for y, r in enumerate(some.loc[order].itertuples()):
-            ax.plot([r.low, r.high], [y, y], color="#0072B2", linewidth=1)
-            ax.plot(r.difference, y, "o", color="#0072B2", markersize=4, fillstyle="full" if r.clear else "none")
+            ax.plot([r.low, r.high], [y, y], color=BLUE, linewidth=1)
+            ax.plot(r.difference, y, "o", color=BLUE, markersize=4, fillstyle="full" if r.clear else "none")
         ax.axvline(0, color="0.4", linewidth=1)
         ax.set_xlabel(f"{metric.partition('_')[0]} accuracy minus the base's")
         ax.grid(axis="x", alpha=0.3)
@@ -212,7 +213,7 @@ def paper_panel_figure(
     datasets = list(rows["dataset"].unique())
     figure = Figure(figsize=(7.5, 0.9 + 2.1 * ((len(datasets) + 1) // 2)), layout="constrained")
     for ax, dataset in zip(figure.subplots((len(datasets) + 1) // 2, 2, sharey=True, squeeze=False).flat, datasets):
-        for metric, color, mark in (("direction_accuracy", "#D55E00", "o"), ("ranking_accuracy", "#0072B2", "s")):
+        for metric, color, mark in (("direction_accuracy", ORANGE, "o"), ("ranking_accuracy", BLUE, "s")):
             scores = rows[rows["dataset"] == dataset].groupby("variant")[metric]
             look = dict(color=color, markersize=4, linewidth=1)
             ax.errorbar(range(len(names)), scores.mean().reindex(names), scores.std().reindex(names),
@@ -223,7 +224,7 @@ def paper_panel_figure(
         if undirected is not None and (undirected["dataset"] == dataset).any():
             scores = undirected[undirected["dataset"] == dataset].groupby("variant")["direction_accuracy"]
             ax.errorbar(range(len(names)), scores.mean().reindex(names), scores.std().reindex(names), fmt="^--",
-                        **look | dict(color="#009E73"), label="direction, here, no direction loss")
+                        **look | dict(color=GREEN), label="direction, here, no direction loss")
         ax.axhline(0.5, color="0.7", linewidth=1)
         ax.set_title(dataset, fontsize=9)
         ax.set_xticks(range(len(names)), names, fontsize=8)

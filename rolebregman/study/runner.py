@@ -28,7 +28,7 @@ import rolebregman
 from ..baselines.registry import HEADS, heads_of_group, make_head
 from ..datasets.directed import DirectedDataset
 from ..datasets.registry import load_dataset
-from .control import control_metrics, control_scores, matched
+from .control import control_metrics, matched
 from ..evaluation import Scores, filtered_ranks, rank_metrics, score_split, split_metrics
 from ..datasets.ontology import NAMESPACES
 from ..training import History, TrainConfig, fit
@@ -232,7 +232,8 @@ def trained_control(
     ds: DirectedDataset,  # that the task opens
 ) -> Scores:
     "The control's scores on the test split of `ds`, trained as the scale says for all heads."
-    return control_scores(ds, TrainConfig(**SCALES[task.scale].train, seed=task.seed))
+    control = Task(task.dataset, "direction_prior", task.seed, task.scale)
+    return score_split(control.trained(ds), ds)
 
 
 RANKED_AMONG_ALL, RANKED_PAIRS = ("wordnet", "go"), 300  # first words of datasets; at most so many of their pairs

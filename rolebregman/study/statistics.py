@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import friedmanchisquare, studentized_range
 
+from ..common import BLUE
 from .outcomes import outcome_shares
 
 # %% ../../nbs/study/statistics.ipynb #748fe231
@@ -254,7 +255,7 @@ def rank_figure(
     ax = figure.subplots()
     _tools()[1].critical_difference_diagram(found.ranks, found.nemenyi, alpha=found.alpha, ax=ax,
                                             label_props=dict(fontsize=8), elbow_props=dict(color="#444444", lw=0.8),
-                                            marker_props=dict(color="#0072B2", s=14))
+                                            marker_props=dict(color=BLUE, s=14))
     ax.set_xlabel(f"mean rank over {found.datasets} datasets (1 is the best); critical difference {found.critical:.2f}")
     ax.xaxis.set_label_position("top")
     if title:

@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ..common import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
 from ..baselines.registry import HEADS
 from ..evaluation import METRICS, Comparison, compare
 from .statistics import bootstrap_differences, verdicts
@@ -96,7 +97,7 @@ def narrow_table(
             "101 targets; neg: share of negative distances; s: seconds a fit; ±: deviation over seeds")
 
 # %% ../../nbs/study/tables.ipynb #307cf617
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # of heads, or of datasets
+COLORS = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, "#000000")  # of heads, or of datasets
 MARKERS = "osD^vP*"  # that go with them
 
 # %% ../../nbs/study/tables.ipynb #563c34c6

@@ -3,7 +3,7 @@ import math
 
 import pytest
 import torch
-from baselines.rivals import CASES, F64, D, close, moved, points, standardized
+from heads.cases import CASES, F64, D, close, moved, points, standardized
 
 from rolebregman.baselines import IQE, TransE, WideNorm, maxmean, union_length
 

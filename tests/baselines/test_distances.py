@@ -1,7 +1,7 @@
 "Distances without a direction, against SciPy"
 import pytest
 import torch
-from baselines.rivals import D, close, moved, standardized
+from heads.cases import D, close, moved, standardized
 from scipy.spatial.distance import cdist
 
 from rolebregman.baselines import SquaredDistance

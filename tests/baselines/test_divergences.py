@@ -1,7 +1,7 @@
 "Divergences of the largest of many functions, against their definition and other people's code"
 import pytest
 import torch
-from baselines.rivals import CASES, F64, D, close, moved, points
+from heads.cases import F64, RIVALS, D, close, moved, points
 from scipy.special import logsumexp, rel_entr
 
 from rolebregman.baselines import MaxAffineBregman, floored, log_kl, softmax_kl
@@ -19,7 +19,7 @@ def test_softmax_divergence_against_scipy():
     close(softmax_kl(u, u + 1e-3), torch.zeros(50, dtype=F64), atol=1e-15)  # a shift of all scores is nothing
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "affine" in c])
+@pytest.mark.parametrize("case", [c for c in RIVALS if "affine" in c])
 def test_max_affine_is_the_divergence_of_its_function(case):
     head, x, y = moved(case), points(20), points(20, seed=1)
     if head.log_temperature is None: value = lambda x: head.map(x).amax(-1)

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from baselines.rivals import F64, close, moved, standardized
+from heads.cases import F64, close, moved, standardized
 from scipy.spatial.distance import cdist
 
 from rolebregman.baselines import EntailmentCones, hyperbolic_distance, polar

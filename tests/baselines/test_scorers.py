@@ -1,6 +1,6 @@
 "Scorers, against their formulas in plain code"
 import torch
-from baselines.rivals import D, close, moved, standardized
+from heads.cases import D, close, moved, standardized
 from torch.nn.functional import pad, softplus
 
 

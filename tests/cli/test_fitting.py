@@ -16,7 +16,8 @@ from command_line import root, run
 
 from rolebregman.baselines import HEADS
 from rolebregman.cli import fitting
-from rolebregman.datasets import Items, from_pairs, sha256, toy_tree
+from rolebregman.common import sha256
+from rolebregman.datasets import Items, from_pairs, toy_tree
 from rolebregman.heads import BregmanHead, load_head
 from rolebregman.training import fit as train
 

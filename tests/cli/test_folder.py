@@ -24,7 +24,8 @@ from rolebregman.cli.folder import (
     write_kept,
     write_together,
 )
-from rolebregman.datasets import Items, sha256, toy_tree
+from rolebregman.common import sha256
+from rolebregman.datasets import Items, toy_tree
 from rolebregman.heads import BregmanHead
 
 

@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from rolebregman.datasets import (
     as_ids,
     code_ids,
-    count_both_ways,
     from_pairs,
     ids_in_order,
-    number_pairs,
-    pairs_of_numbers,
     pick_columns,
     places_of,
     read_coded,
@@ -180,20 +177,6 @@ def test_repeats_are_those_of_pandas():
         table = pd.DataFrame(rng.integers(0, n, (rows, 2)), columns=["source", "target"])
         pairs = pd.DataFrame(dict(zip(table, code_ids(*map(table.get, table), what=["s", "t"]), strict=True)))
         assert (repeats(pairs) == table.duplicated().to_numpy()).all()
-
-
-def test_pairs_are_numbers_and_back():
-    rng = np.random.default_rng(2)
-    pairs = np.unique(rng.integers(0, 700, (160_000, 2)), axis=0)  # more than one block
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    numbers = number_pairs(*pairs.astype(np.int16).T, 700)
-    assert numbers.dtype == np.int64 and (np.diff(numbers) > 0).all()
-    assert (pairs_of_numbers(numbers, 700) == pairs).all()
-    other = rng.permutation(700)
-    assert (pairs_of_numbers(numbers, 700, other) == other[pairs]).all()
-    there = set(map(tuple, pairs.tolist()))
-    assert count_both_ways(numbers, 700) == sum((t, s) in there for s, t in there) > 0
-    assert count_both_ways(numbers[pairs[:, 0] < pairs[:, 1]], 700) == 0
 
 
 def test_ids_stand_in_the_order_of_the_rows_without_those_of_self_pairs():

@@ -3,13 +3,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rolebregman.common import pairs_of_numbers
 from rolebregman.datasets import (
     columns_named,
     find_column,
     label_values,
     numbered_pairs,
     pair_blocks,
-    pairs_of_numbers,
     pairs_of_table,
     pick_columns,
     read_pairs,

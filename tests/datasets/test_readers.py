@@ -9,13 +9,13 @@ import zipfile
 
 import networkx as nx
 import numpy as np
-import openpyxl
 import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
 import torch
 import zstandard
+from pairs_in_tables import ROWS, TABLE, pairs_of
 
 from rolebregman.datasets import (
     as_ids,
@@ -37,11 +37,6 @@ from rolebregman.datasets import (
     unpacked_size,
     vectors_of_text,
 )
-
-
-def pairs_of(edges):
-    return list(edges.itertuples(index=False, name=None))
-
 
 # Tables of pairs
 
@@ -235,10 +230,6 @@ def test_faults_of_a_file_carry_its_name():
 
 # What a table may come as
 
-ROWS = [("dog", "animal"), ("null", "animal"), ("007", "agent")]
-TABLE = pd.DataFrame(ROWS, columns=["child", "parent"])
-
-
 def zipped(path, members):
     with zipfile.ZipFile(path, "w") as box:
         for name, text in members.items(): box.writestr(name, text)
@@ -279,50 +270,6 @@ def test_columns_and_lines_give_the_same_pairs(tmp_path, name):
     else: TABLE.to_json(write, orient="records", lines=True)
     if name.endswith("zip"): zipped(tmp_path/name, {write.name: write.read_bytes()})
     assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/name)[0])] == ROWS
-
-
-def test_lines_of_json_keep_large_ids_and_labels(tmp_path):
-    (tmp_path/"p.jsonl").write_text('{"source": 9007199254740993, "target": "a", "label": true}\n\n'
-                                    '{"source": 9007199254740992, "target": "a", "label": false}\n')
-    assert pairs_of(read_pairs(tmp_path/"p.jsonl")[0]) == [("9007199254740993", "a", 0)]
-
-
-def test_excel_gives_the_same_pairs(tmp_path):
-    TABLE.to_excel(tmp_path/"p.xlsx", index=False)
-    assert [pair[:2] for pair in pairs_of(read_pairs(tmp_path/"p.xlsx")[0])] == ROWS
-    book = openpyxl.Workbook()  # as people fill it in: whole numbers, a label that is a truth, an empty sheet
-    for row in (["Child", "parent ", "label"], [7, "dog", True], [12, "007", False]): book.active.append(row)
-    book.create_sheet("empty")
-    book.save(tmp_path/"n.xlsx")
-    assert pairs_of(read_pairs(tmp_path/"n.xlsx")[0]) == [("7", "dog", 0)]
-    with pd.ExcelWriter(tmp_path/"q.xlsx") as both:
-        for sheet in "ab": TABLE.to_excel(both, sheet_name=sheet, index=False)
-    with pytest.raises(ValueError, match=r"q.xlsx has the sheets \['a', 'b'\]"): read_pairs(tmp_path/"q.xlsx")
-
-
-def test_excel_without_its_package_names_what_to_install(tmp_path, monkeypatch):
-    TABLE.to_excel(tmp_path/"p.xlsx", index=False)
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(ImportError, match="p.xlsx: to read Excel, pip install openpyxl"): read_pairs(tmp_path/"p.xlsx")
-
-
-def test_graphs_orc_and_lists_of_objects_give_the_same_pairs(tmp_path):
-    graph = nx.DiGraph(ROWS)
-    nx.write_graphml(graph, tmp_path/"p.graphml")
-    nx.write_gexf(graph, tmp_path/"p.gexf")
-    nx.write_pajek(graph, tmp_path/"p.net")
-    nx.write_gml(graph, tmp_path/"p.gml")
-    TABLE.to_orc(tmp_path/"p.orc")
-    TABLE.to_json(tmp_path/"p.json", orient="records")
-    (tmp_path/"p.graphml.gz").write_bytes(gzip.compress((tmp_path/"p.graphml").read_bytes()))
-    for kind in ("graphml", "gexf", "net", "gml", "orc", "json", "graphml.gz"):
-        assert {pair[:2] for pair in pairs_of(read_pairs(tmp_path/f"p.{kind}")[0])} == set(ROWS), kind
-    for kind, write in (("graphml", nx.write_graphml), ("gml", nx.write_gml), ("net", nx.write_pajek)):
-        write(nx.Graph(ROWS), tmp_path/f"u.{kind}")
-        with pytest.raises(ValueError, match=f"u.{kind}: its edges have no direction; save them as directed"):
-            read_pairs(tmp_path/f"u.{kind}")
-        (tmp_path/f"u.{kind}").write_text("<a")
-        with pytest.raises(ValueError, match=f"u.{kind} "): read_pairs(tmp_path/f"u.{kind}")
 
 
 @pytest.mark.parametrize("name, says", [
@@ -516,9 +463,3 @@ def test_a_shape_that_an_archive_does_not_hold_is_damage(tmp_path):
     np.lib.format.write_array_header_1_0(header, dict(descr="<f4", fortran_order=False, shape=(10**9, 10**6)))
     (tmp_path / "v.npz").write_bytes(one_packed("v.npy", header.getvalue() + b"12345678"))
     with pytest.raises(ValueError, match="v.npz cannot be read as NumPy arrays"): read_vectors(tmp_path / "v.npz")
-
-
-@pytest.mark.parametrize("name, text", [("p.json", "["), ("p.jsonl", "["), ("p.json", '{"a":'), ("p.jsonl", '{"a":')])
-def test_json_that_is_nested_too_deep_is_named(name, text, tmp_path):
-    (tmp_path / name).write_text(text * 100_000)
-    with pytest.raises(ValueError, match=name): read_table(tmp_path / name)

@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
 from rolebregman.baselines import HEADS, make_head
+from rolebregman.common import named_generator
 from rolebregman.datasets import LOADERS, load_dataset, toy_tree
+from rolebregman.datasets.negatives import NegativeSampler
 from rolebregman.evaluation import filtered_ranks, score_split, split_metrics
 from rolebregman.study import (
     DATASETS,
@@ -306,6 +309,20 @@ def test_what_no_setting_says_goes_into_hash_and_settings():
     assert Told("toy", "mlp", 0, train=dict(lr=0.1)).config == told.config  # the order is nothing
 
 
+def test_the_control_is_blind_to_the_pair_and_leaves_random_numbers_alone():
+    ds, state = toy_tree(3, 3, 8), torch.random.get_rng_state()
+    scores = trained_control(Task("toy", "mlp", 3), ds)
+    assert torch.equal(state, torch.random.get_rng_state())
+    again = trained_control(Task("toy", "mlp", 3), ds)
+    assert torch.equal(scores.forward, again.forward)
+    # D(x, y) = softplus(f(x) + g(y)): undone, the distances are sums of a number of the source and one of the target.
+    x = torch.as_tensor(ds.edges["test"][:, 0])
+    y = NegativeSampler(ds).sample(x, 100, named_generator(ds.name, "test", ds.seed))
+    undone = scores.negative.double().expm1().log().flatten()
+    ends = [one_hot(i.flatten(), ds.num_nodes).double() for i in (x[:, None].expand_as(y), y)]
+    sums = torch.cat(ends, 1)
+    fitted = sums @ torch.linalg.lstsq(sums, undone[:, None], driver="gelsd").solution
+    assert (fitted[:, 0] - undone).abs().max() < 1e-5 < undone.std()
 
 
 def test_the_control_is_the_same_for_every_head_of_a_task():

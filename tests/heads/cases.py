@@ -1,7 +1,9 @@
-"The heads that the tests of this folder ask: every peer of the registry, narrow ones, and other settings of them"
+"The heads that laws are asked of: all of the registry, rivals with other settings, and every kind of Bregman head"
+import pytest
 import torch
 
 from rolebregman.baselines import HEADS, DeepDivergence, MaxAffineBregman, TransE, heads_of_group, make_head
+from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
 
 D = 6  # width of the embeddings
 F32, F64 = torch.float32, torch.float64
@@ -12,8 +14,8 @@ NARROW = {"iqe": dict(components=3, size=4, hidden=0), "wide_norm": dict(proj_di
     "entailment_cones": dict(proj_dim=4, hidden=0), "hit": dict(proj_dim=4, hidden=0)}
 
 
-def _cases():
-    for name in PEERS:
+def _rivals():
+    for name in HEADS:
         yield name, lambda name=name: make_head(name, D)
         if name in NARROW: yield f"{name}-small", lambda name=name: make_head(name, D, **NARROW[name])
     yield "transe-euclidean", lambda: TransE(D, 5, 8, norm=2)
@@ -21,7 +23,28 @@ def _cases():
     yield "deep_divergence-hard", lambda: DeepDivergence(D, 9, temperature=0, hidden=8)
 
 
-CASES = dict(_cases())
+def _bregman_heads():
+    def bregman(**kw): return lambda: BregmanHead(D, **dict(hidden=(8, 7), rank=3) | kw)
+    for roles in ROLES:
+        for maps in MAPS:
+            yield f"bregman-{roles}-{maps}", bregman(roles=roles, maps=maps)
+            if roles != "none": yield f"bregman-{roles}-{maps}-extra", bregman(roles=roles, maps=maps, extra=2)
+    for maps in MAPS:
+        for init in INITS:
+            if init != "identity": yield f"bregman-both-{maps}-{init}", bregman(maps=maps, init=init)
+            yield f"bregman-both-{maps}-{init}-narrow", bregman(maps=maps, init=init, proj_dim=4)
+        yield f"bregman-shared-{maps}-narrow", bregman(roles="shared", maps=maps, proj_dim=4, extra=1)
+    yield "bregman-wide", bregman(proj_dim=9)
+    yield "bregman-softplus", bregman(activation="softplus", strong_convexity=0.0)
+
+
+RIVALS = dict(_rivals())  # one or more of each formula
+CASES = RIVALS | dict(_bregman_heads())
+
+
+def heads(condition=lambda head: True, among=CASES):
+    "Ask a law of every head, or of those that promise it"
+    return pytest.mark.parametrize("case", [name for name, make in among.items() if condition(make())])
 
 
 def points(*shape, seed=0, scale=1.0, dtype=F64):
@@ -30,11 +53,14 @@ def points(*shape, seed=0, scale=1.0, dtype=F64):
     return (3.0 + 0.5 * scale * noise).to(dtype)
 
 
-def moved(case, dtype=F64):
-    "A case, or any head of the registry, whose parameters have left the place where they start"
+def fresh(case, dtype=F64):
     torch.manual_seed(0)
-    head = CASES[case]() if case in CASES else make_head(case, D)
-    head = head.to(dtype).fit_standardizer(points(200, seed=9, dtype=dtype))
+    return CASES[case]().to(dtype).fit_standardizer(points(200, seed=9, dtype=dtype))
+
+
+def moved(case, dtype=F64):
+    "A head whose parameters have left the place where they start, so that no symmetry of the start is left"
+    head = fresh(case, dtype)
     with torch.no_grad():
         for p in head.parameters(): p.add_(0.3 * torch.randn_like(p))
     return head
