@@ -77,7 +77,6 @@ def open_page(browser):
 
 
 look = """async () => {
-  if (window.MathJax) await MathJax.startup.promise;
   const inside = e => {
     for (let p = e.parentElement; p; p = p.parentElement)
       if (/auto|scroll|hidden|clip/.test(getComputedStyle(p).overflowX) && p !== document.body) return true;
@@ -89,12 +88,12 @@ look = """async () => {
     width: document.documentElement.scrollWidth,
     wide: all(".bd-article *").filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !inside(e))
       .slice(0, 5).map(e => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)),
-    formulas: all("mjx-container").length,
+    formulas: all(".math .katex").length,
     formula_sources: all(".math").length,
-    formulas_cut: all("div.math > mjx-container")
-      .filter(e => e.getBoundingClientRect().left < e.parentElement.getBoundingClientRect().left - 1)
-      .map(e => e.parentElement.getBoundingClientRect().top),
-    formula_errors: all("mjx-merror").map(e => e.getAttribute("data-mjx-error")),
+    formulas_cut: all("div.math > span .katex")
+      .filter(e => e.getBoundingClientRect().left < e.closest("div.math").getBoundingClientRect().left - 1)
+      .map(e => e.getBoundingClientRect().top),
+    formula_errors: all(".katex-error").map(e => e.title),
     pictures: [...document.images].filter(e => e.loading !== "lazy" && !e.naturalWidth).map(e => e.src),
   };
 }"""

@@ -66,10 +66,10 @@ def test_pages_load_nothing_from_elsewhere(site, pages):
 
 
 def test_formulas_are_set_by_files_of_the_site(site, pages):
-    with_formulas = [name for name in pages if "mathjax" in (site / name).read_text(encoding="utf-8")]
+    with_formulas = [name for name in pages if "katex.min.js" in (site / name).read_text(encoding="utf-8")]
     assert with_formulas, "a study of a divergence has formulas"
-    assert (site / "_static" / "tex-mml-chtml.js").stat().st_size > 1e6
-    assert list((site / "_static" / "output" / "chtml").rglob("*.woff"))
+    assert (site / "_static" / "katex.min.js").stat().st_size > 1e5
+    assert (site / "_static" / "katex.min.css").exists() and list((site / "_static" / "fonts").glob("*.woff2"))
 
 
 def test_pictures_have_alternative_text_and_captions(site):
@@ -159,12 +159,12 @@ def test_no_page_has_an_id_twice(site, pages):
 
 
 def test_a_page_weighs_at_most_a_megabyte_and_a_half(site, pages):
-    "Without pictures, MathJax (1.2 MB, a third of it as it is sent), the search's index and the words of the live page"
+    "Without pictures, the search's index and the words of the live page, which has a megabyte of its own"
     heavy = {}
     for name, page in pages.items():
         files = {((site / name).parent / unquote(urlsplit(a).path)).resolve() for a in page.loads}
         parts = [site / name, *(file for file in files if file.suffix not in (".png", ".svg") and file.is_file()
-                                and file.name not in ("searchindex.js", "explorer_data.js", "tex-mml-chtml.js"))]
+                                and file.name not in ("searchindex.js", "explorer_data.js"))]
         if (total := sum(part.stat().st_size for part in parts)) > 1.5e6: heavy[name] = total
     assert not heavy
     words = site / "interpretability" / "explorer" / "explorer_data.js"

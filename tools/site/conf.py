@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-from mathjax import mathjax, script  # noqa: E402
+from katex import cdn, katex, script, style  # noqa: E402
 from nbdev.config import get_config  # noqa: E402
 from processed import doc_base  # noqa: E402
 from transforms import slug  # noqa: E402
@@ -38,8 +38,12 @@ html_theme_options = dict(
     navbar_start=[], navbar_center=[], navbar_end=[], navbar_persistent=[],
 )
 
-# The sign of a transposed matrix, whose bar is a hairline that a screen may not show, as a letter
-mathjax3_config = dict(tex=dict(macros=dict(top=r"\mathsf{T}")))
-if formulas := mathjax():  # else Sphinx's default: a CDN
+# Sphinx marks the formulas for MathJax, and loads its script where there are any; site.js sets them with KaTeX, which
+# is a quarter as large. Both come from the site itself, or from a CDN where npm is not there.
+myst_update_mathjax = False
+mathjax_path, mathjax_options = f"{cdn}/{script}", dict(loading_method="defer")
+html_css_files.insert(0, f"{cdn}/{style}")
+if formulas := katex():
     html_static_path.append(str(formulas))
     mathjax_path = script
+    html_css_files[0] = style

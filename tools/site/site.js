@@ -17,6 +17,21 @@ function reachScrolling() {
   }
 }
 
+// Formulas, which Sphinx writes as \\(...\\) and \\[...\\], are set by KaTeX; a page without formulas does not load it.
+function setFormulas() {
+  // The sign of a transposed matrix, whose bar is a hairline that a screen may not show, as a letter
+  const options = {throwOnError: false, macros: {"\\top": "\\mathsf{T}"}};
+  for (const part of window.katex ? document.querySelectorAll(".math") : []) {
+    const written = [...part.childNodes].filter(node => node.nodeType === Node.TEXT_NODE);
+    const formula = written.map(node => node.textContent).join("").trim().replace(/^\\[(\[]|\\[)\]]$/g, "");
+    const set = document.createElement("span");
+    katex.render(formula, set, {...options, displayMode: part.tagName === "DIV"});
+    for (const node of written) node.remove();
+    part.append(set);
+  }
+}
+
 addEventListener("DOMContentLoaded", nameSummaries);
+addEventListener("DOMContentLoaded", setFormulas);
 addEventListener("load", reachScrolling);
 addEventListener("resize", reachScrolling);

@@ -29,7 +29,7 @@ class Captions(SphinxTransform):
 
 
 class NumberedFormulas(SphinxTransform):
-    "Sphinx wraps a formula of several lines in `split`, where MathJax refuses a tag; it leaves an environment alone"
+    "Sphinx wraps a formula of several lines in `split`, where a tag is refused; it leaves an environment alone"
     default_priority = 500
 
     def apply(self):
