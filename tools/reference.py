@@ -11,6 +11,7 @@ from types import ModuleType
 
 from execnb.nbio import mk_cell
 from fastcore.docments import docments
+from markupsafe import Markup
 from nbdev.config import get_config
 from nbdev.doclinks import NbdevLookup
 from nbdev.process import Processor
@@ -326,7 +327,7 @@ class Reference(Processor):
             rows = packages.setdefault(name.split(".")[1], [])
             rows += [row(what, value, self.to(page))
                      for what, value in [*definitions(module).items(), *constants(module).items()]]
-        plain = lambda found: re.sub(r"<[^>]*>|[^\w]", "", found[0].partition("](")[0]).lower()  # noqa: E731
+        plain = lambda found: re.sub(r"\W", "", Markup(found[0].partition("](")[0]).striptags()).lower()  # noqa: E731
         return [mk_cell(f"## {package}\n\n{_table(sorted(packages[package], key=plain))}",
                         "markdown", id=f"names-{package}") for package in sorted(packages)]
 

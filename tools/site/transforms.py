@@ -3,6 +3,7 @@ import re
 from html import escape
 
 from docutils import nodes
+from markupsafe import Markup
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -73,11 +74,12 @@ def described(app, page, template, context, doctree):
     pictures = [app.builder.images[node["uri"]] for node in doctree.findall(nodes.image)
                 if node["uri"] in app.builder.images] or ["directions.png"]
     base = context.get("doc_base", "")
-    tags = {"og:title": context["title"], "og:type": "website", "og:description": said, "og:url": f"{base}{page}.html",
-            "og:site_name": app.config.project, "og:image": f"{base}_images/{pictures[0]}"}
+    tags = {"og:title": Markup(context["title"]).striptags(), "og:type": "website", "og:description": said,
+            "og:url": f"{base}{page}.html", "og:site_name": app.config.project,
+            "og:image": f"{base}_images/{pictures[0]}"}
     lines = [f'<meta name="description" content="{escape(said)}">', '<meta name="twitter:card" content="summary">']
     for name, text in tags.items():
-        lines.append(f'<meta property="{name}" content="{escape(re.sub("<[^>]*>", "", text))}">')
+        lines.append(f'<meta property="{name}" content="{escape(text)}">')
     context["metatags"] = "\n".join([context.get("metatags", ""), *lines])
 
 
