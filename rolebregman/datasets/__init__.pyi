@@ -65,9 +65,11 @@ from .columns import pick_columns as pick_columns
 from .columns import read_pairs as read_pairs
 from .columns import read_rows as read_rows
 from .columns import read_scores as read_scores
+from .columns import require_learned as require_learned
 from .columns import scored_pairs as scored_pairs
 from .columns import unique_pairs as unique_pairs
 from .denied import DeniedPairs as DeniedPairs
+from .denied import denied_pairs as denied_pairs
 from .denied import judged_parts as judged_parts
 from .denied import parts_of_denied as parts_of_denied
 from .directed import DirectedDataset as DirectedDataset

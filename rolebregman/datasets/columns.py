@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PAIR_COLUMNS', 'LABEL_COLUMNS', 'LABEL_WORDS', 'RELATION_COLUMNS', 'PART_NAMES', 'NOT_HOLDING', 'pick_columns',
-           'pairs_of_table', 'label_values', 'read_rows', 'unique_pairs', 'numbered_pairs', 'read_pairs',
-           'scored_pairs', 'read_scores', 'pair_blocks']
+           'pairs_of_table', 'label_values', 'read_rows', 'require_learned', 'unique_pairs', 'numbered_pairs',
+           'read_pairs', 'scored_pairs', 'read_scores', 'pair_blocks']
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a05
 from collections.abc import Sequence
@@ -299,6 +299,22 @@ def read_rows(
     return found, read | said, dropped
 
 # %% ../../nbs/datasets/columns.ipynb #eb99c163
+def require_learned(
+    found: pd.DataFrame,  # a row for each pair that holds, perhaps with part and weight
+    dropped: dict[str, int],  # what was dropped before
+    where: str | Path,  # what an error names: the file
+):
+    "Raises `ValueError` where no pair is left to learn from, or each of them has the weight 0."
+    if not len(found): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
+    learned = found[found["part"] == "train"] if "part" in found else found
+    if not len(learned):
+        raise ValueError(f"{where}: no pair of train is left that holds, of {len(found):,} in all, so there is nothing "
+                         f"to learn from; dropped {dropped}")
+    if "weight" in learned and not learned["weight"].any():
+        raise ValueError(f"{where}: the weight of each of the {len(learned):,} pairs to learn from is 0; give some of "
+                         "them a weight above 0")
+
+
 def unique_pairs(
     rows: pd.DataFrame,  # from `read_rows`
     dropped: dict[str, int],  # what was dropped before
@@ -313,7 +329,7 @@ def unique_pairs(
         if count := int((out := which(found)).sum()):
             found, dropped = found[~out], dropped | {why: count}
     found, dropped = found.reset_index(drop=True), {k: v for k, v in dropped.items() if v}
-    if not len(found): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
+    require_learned(found, dropped, where)
     return found, dropped
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a1b
@@ -361,9 +377,9 @@ def read_pairs(
 # %% ../../nbs/datasets/columns.ipynb #87247834
 def scored_pairs(
     rows: pd.DataFrame,  # from `read_rows`, with score
-) -> pd.DataFrame:  # source, target (codes), score, row and perhaps part and file
+) -> pd.DataFrame:  # source, target (codes), score, row and perhaps part, file and weight
     "The score of every pair, whether it holds or not. Self-pairs are left out; of a repeated pair the first is taken."
-    found = rows[["source", "target", "score", "row", *rows.columns.intersection(["part", "file"])]]
+    found = rows[["source", "target", "score", "row", *rows.columns.intersection(["part", "file", "weight"])]]
     found = found[found["source"] != found["target"]]
     return found[~repeats(found)].reset_index(drop=True)
 

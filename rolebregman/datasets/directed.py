@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 
-
 import numpy as np
 import pandas as pd
 
@@ -80,13 +79,11 @@ def feature_blocks(
 # %% ../../nbs/datasets/directed.ipynb #eacbb1ff
 def _check_nodes(nodes, n):
     "One row a node, each id once"
-    if "id" not in nodes:
-        raise ValueError(f"nodes: columns {list(nodes)}, expected a column 'id'")
+    if "id" not in nodes: raise ValueError(f"nodes: columns {list(nodes)}, expected a column 'id'")
     if len(nodes) != n:
         raise ValueError(f"nodes: {len(nodes):,} rows, but features has {n:,}; there must be one row a node")
     twice = nodes["id"].duplicated()
-    if twice.any():
-        raise ValueError(f"nodes: id {nodes['id'][twice].iloc[0]!r} stands more than once")
+    if twice.any(): raise ValueError(f"nodes: id {nodes['id'][twice].iloc[0]!r} stands more than once")
     return nodes.reset_index(drop=True)
 
 
@@ -162,6 +159,7 @@ class _Relation:
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
     implied: np.ndarray | None = None  # int64 (k, 2), of a transitive relation: pairs that follow, never negatives
     denied: dict[str, np.ndarray] | None = None  # by split, or "", int64 (k, 2): pairs that were judged not to hold
+    denied_weights: np.ndarray | None = None  # float64 (k,), how much each of `denied["train"]` counts in the loss
     hard_kinds: tuple = ()  # of `HARD_KINDS`: which targets share the topic of a pair and are hardly true
 
     def __post_init__(self):
@@ -176,6 +174,8 @@ class _Relation:
         self.weights = None if self.weights is None else check_weights(self.weights, len(self.edges["train"]))
         self.implied = None if self.implied is None else _check_edges("implied", self.implied, self.nodes)
         self.denied = {k: _check_edges(f"denied[{k!r}]", v, self.nodes) for k, v in (self.denied or {}).items()}
+        if self.denied_weights is not None:
+            self.denied_weights = check_weights(self.denied_weights, len(self.denied["train"]), "denied_weights", False)
         codes = _check_disjoint(self)
         if not len(self.known):
             self.__dict__["positive_codes"] = codes  # of `_Positives`, who would sort them again

@@ -23,7 +23,7 @@ from .encoders import encode_texts
 from .coded import (
     count_both_ways, ids_in_order, pairs_of_numbers, places_of, require_items)
 from .columns import (
-    NOT_HOLDING, numbered_pairs, read_rows, scored_pairs)
+    NOT_HOLDING, numbered_pairs, read_rows, require_learned, scored_pairs)
 from .parts import check_split, read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts
 from .weights import check_weights
@@ -211,7 +211,7 @@ def _covered(numbers, said, scored, at, lacking, dropped, where):
     inside = (at >= 0)[pairs_of_numbers(numbers, len(at))].all(1)
     if lost := int((~inside).sum()):
         dropped[f"pair of an id without a {lacking.split(';')[0]}"] = lost
-    if not inside.any(): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
+    require_learned(said[inside], dropped, where)
     if scored is not None:
         found = [at[scored[end].cat.codes.to_numpy()] >= 0 for end in ("source", "target")]
         scored = scored[found[0] & found[1]].reset_index(drop=True)
@@ -286,6 +286,9 @@ def _judged(ds, scored, index, **how):
     order = np.lexsort([scored[end].cat.codes for end in ("target", "source")])  # codes are in the order of ids
     said = scored["part"].to_numpy() if "part" in scored else None
     part, denied = judged_parts(ds, rows, order, said, **how)
+    if "weight" in scored:
+        weights = pd.Series(scored["weight"].to_numpy(), ds.codes(rows))[ds.codes(denied["train"])]
+        ds.denied_weights = check_weights(weights, len(denied["train"]), "denied_weights", some=False)
     lost = len(denied.get("", ()))
     return pd.DataFrame(dict(source=rows[:, 0], target=rows[:, 1], score=scored["score"], split=part)), denied, lost
 

@@ -14,17 +14,19 @@ WEIGHT_COLUMNS = ("weight", "weights")  # names of a column that is mentioned wh
 
 
 def check_weights(
-    weights,  # one for each training edge
-    edges: int,  # how many there are
-) -> np.ndarray:  # float64 (edges,)
+    weights,  # one for each pair to learn from
+    pairs: int,  # how many there are
+    what: str = "weights",  # what an error calls them
+    some: bool = True,  # whether at least one must be above 0
+) -> np.ndarray:  # float64 (pairs,)
     "Weights as an array. Raises `ValueError` for another number of them, one that cannot be, or where all are 0."
     weights = np.array(weights, dtype=np.float64)  # a copy: what pandas gives may not be written to, and PyTorch warns
-    if weights.shape != (edges,):
-        raise ValueError(f"weights: shape {weights.shape}, expected ({edges},), one for each training edge")
+    if weights.shape != (pairs,):
+        raise ValueError(f"{what}: shape {weights.shape}, expected ({pairs},), one for each pair to learn from")
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
-        raise ValueError(f"weights[{bad.argmax()}] = {weights[bad.argmax()]:g}: expected a finite number of at least 0")
-    if not weights.any(): raise ValueError("weights: each of them is 0, so there is nothing to learn from")
+        raise ValueError(f"{what}[{bad.argmax()}] = {weights[bad.argmax()]:g}: expected a finite number of at least 0")
+    if some and not weights.any(): raise ValueError(f"{what}: each of them is 0, so there is nothing to learn from")
     return weights
 
 # %% ../../nbs/datasets/weights.ipynb #092757ab
