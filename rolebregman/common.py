@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['log', 'out_of_memory', 'in_blocks', 'beside', 'in_threads', 'write_faults_named', 'write_whole', 'one_at_a_time',
            'unpacked_limit', 'refuse_unpacked', 'unpacked', 'printable', 'require_type', 'require_weights',
-           'sorted_unique', 'among_sorted', 'compiled', 'named_generator']
+           'sorted_unique', 'among_sorted', 'sorted_numbers', 'compiled', 'named_generator']
 
 # %% ../nbs/common.ipynb #2a1daf32
 import errno
@@ -263,6 +263,25 @@ def among_sorted(
     "Which of the codes are among those."
     place = np.searchsorted(those, codes)
     return those[np.minimum(place, len(those) - 1)] == codes if len(those) else np.zeros(len(codes), bool)
+
+
+def sorted_numbers(
+    first: np.ndarray,  # int (m,), of 0 to n - 1
+    second: np.ndarray,  # int (m,), likewise
+    n: int,  # how many there are
+    few: int = 1 << 17,  # pairs up to which they are sorted in the usual way
+) -> np.ndarray:  # int64 (m,)
+    "first * n + second, sorted: for millions by a sparse matrix that is turned over twice, in half the time"
+    if not few < len(first) < 2**31 or n > len(first): return np.sort(first.astype(np.int64) * n + second)
+    from scipy.sparse import coo_array
+    ends = tuple(end.astype(np.int32, copy=False) for end in (first, second))
+    pairs = coo_array((np.ones(len(first), bool), ends), shape=(n, n))
+    pairs.has_canonical_format = True  # so that equal pairs are not made one
+    rows = pairs.tocsc().tocsr()
+    numbers = np.repeat(np.arange(n) * n, np.diff(rows.indptr))
+    numbers += rows.indices
+    return numbers
+
 
 # %% ../nbs/common.ipynb #02cef6a9
 class compiled:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import sorted_unique
+from ..common import sorted_numbers
 from .coded import code_ids, number_pairs, read_coded, repeats
 from .readers import as_ids, as_table, columns_named, find_column, other_separator, table_blocks
 from .weights import WEIGHT_COLUMNS, read_weights
@@ -351,7 +351,9 @@ def numbered_pairs(
         return numbers[order], found.drop(columns=["source", "target", "row"]).iloc[order], dropped
     apart = (rows["source"] != rows["target"]).to_numpy()
     apart = rows if (count := int(np.count_nonzero(apart))) == len(rows) else rows[apart]
-    numbers = sorted_unique(_numbers(apart, n))
+    numbers = sorted_numbers(*(apart[end].cat.codes.to_numpy() for end in ("source", "target")), n)
+    if not (new := numbers[1:] != numbers[:-1]).all():
+        numbers = numbers[np.r_[True, new]]
     dropped = dropped | {"self-pair": len(rows) - count, "repeated pair": count - len(numbers)}
     dropped = {why: some for why, some in dropped.items() if some}
     if not len(numbers): raise ValueError(f"{where}: no pair is left; dropped {dropped}")

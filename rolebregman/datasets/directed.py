@@ -16,7 +16,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-from ..common import among_sorted, sorted_unique
+from ..common import among_sorted, sorted_numbers, sorted_unique
 from .coded import number_pairs, pairs_of_numbers
 from .weights import check_weights
 
@@ -90,8 +90,7 @@ def _check_nodes(nodes, n):
 def _check_edges(what, edges, nodes):
     "Edges as int64; one that leads nowhere or to itself is named"
     edges = np.asarray(edges)
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise ValueError(f"{what}: shape {edges.shape}, expected (m, 2)")
+    if edges.ndim != 2 or edges.shape[1] != 2: raise ValueError(f"{what}: shape {edges.shape}, expected (m, 2)")
     if edges.size and not np.issubdtype(edges.dtype, np.integer):
         raise TypeError(f"{what}: dtype {edges.dtype}, expected integers (rows of features)")
     edges = edges.astype(np.int64, copy=False)
@@ -133,8 +132,9 @@ def _check_disjoint(ds):
     "The sorted codes of all edges; one that stands in two splits, or twice in one, is named"
     if not len(ds.edges["train"]):
         raise ValueError("edges['train'] is empty: there is nothing to learn from")
-    codes = np.concatenate([ds.codes(edges) for edges in ds.edges.values()])
-    codes.sort()
+    kind = np.int32 if ds.num_nodes < 2**31 else np.int64
+    ends = (np.concatenate([some[:, side].astype(kind) for some in ds.edges.values()]) for side in (0, 1))
+    codes = sorted_numbers(*ends, ds.num_nodes)
     if (twice := codes[1:] == codes[:-1]).any():
         s, t = divmod(int(codes[1:][twice][0]), ds.num_nodes)
         raise ValueError(f"edges: {ds.id(s)} -> {ds.id(t)} stands more than once; an edge belongs to one split, once")
