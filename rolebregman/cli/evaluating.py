@@ -184,7 +184,8 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
 def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     "What a file of new pairs was taken for: columns, labels, and how much of it `fit` has seen"
     read, name = ds.report["read"], "standard input" if str(pairs) == "-" else pairs
-    columns = columns_text({what: said for what, said in read.items() if not what.endswith("column not used")})
+    columns = columns_text({what: said for what, said in read.items()
+                            if what not in ("split column not used", "weight column not used")})
     if parts := read.get("split column not used"):
         columns += f"; of {parts.partition(': ')[0]} all are measured"
     strong = f"; a pair holds from {read['min label']:g} on" if read.get("min label") is not None else ""

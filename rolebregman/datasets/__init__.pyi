@@ -65,7 +65,6 @@ from .columns import pick_columns as pick_columns
 from .columns import read_pairs as read_pairs
 from .columns import read_rows as read_rows
 from .columns import read_scores as read_scores
-from .columns import require_learned as require_learned
 from .columns import scored_pairs as scored_pairs
 from .columns import unique_pairs as unique_pairs
 from .denied import DeniedPairs as DeniedPairs
@@ -191,6 +190,7 @@ from .vectors import read_vectors as read_vectors
 from .weights import WEIGHT_COLUMNS as WEIGHT_COLUMNS
 from .weights import check_weights as check_weights
 from .weights import read_weights as read_weights
+from .weights import require_learned as require_learned
 from .whole_tables import WHOLE as WHOLE
 from .whole_tables import edges_of as edges_of
 from .word_vectors import NumberBlocks as NumberBlocks

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PAIR_COLUMNS', 'LABEL_COLUMNS', 'LABEL_WORDS', 'RELATION_COLUMNS', 'PART_NAMES', 'NOT_HOLDING', 'pick_columns',
-           'pairs_of_table', 'label_values', 'read_rows', 'require_learned', 'unique_pairs', 'numbered_pairs',
-           'read_pairs', 'scored_pairs', 'read_scores', 'pair_blocks']
+           'pairs_of_table', 'label_values', 'read_rows', 'unique_pairs', 'numbered_pairs', 'read_pairs',
+           'scored_pairs', 'read_scores', 'pair_blocks']
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a05
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ import pandas as pd
 from ..common import sorted_numbers
 from .coded import code_ids, number_pairs, read_coded, repeats
 from .readers import as_ids, as_table, columns_named, find_column, other_separator, table_blocks
-from .weights import WEIGHT_COLUMNS, read_weights
+from .weights import WEIGHT_COLUMNS, read_weights, require_learned
 
 # %% ../../nbs/datasets/columns.ipynb #20156ae2
 # Names of the columns of sources and targets that are guessed
@@ -92,7 +92,7 @@ def _coded_pairs(table, source, target, where):
     return _numbered(found, source, target, where)
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a08
-LABEL_COLUMNS = ("label", "gold_label")  # names of the column of labels that is guessed
+LABEL_COLUMNS = ("label", "gold_label", "labels")  # names of the column of labels that is guessed
 # Words of labels: whether a pair holds
 LABEL_WORDS = ({word: 1 for word in ("true", "t", "yes", "y", "positive", "entailment", "entails", "entailed")}
                | {word: 0 for word in ("false", "f", "no", "n", "negative", "neutral", "contradiction", "notentailment",
@@ -147,7 +147,9 @@ def _check_consistent(found, given, where, what):
                          f"is 0), {both.sum():,} such rows; drop one of them")
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a0c
-RELATION_COLUMNS = ("relation", "predicate", "rel", "relationship", "relation type", "edge type")  # that are guessed
+# Names of the column of relations that is guessed
+RELATION_COLUMNS = ("relation", "predicate", "rel", "relationship", "relation type", "edge type", "rel type",
+                    "relations", "edge label")
 
 
 def _of_relation(table, taken, relation, relation_column, where):
@@ -203,6 +205,16 @@ def _split_not_named(table, unused):
             return f"{column} ({', '.join(text)}): name it with split_column= to keep to its parts"
 
 
+def _label_not_named(table, unused):
+    "What is said of a column that nobody has named and that seems to say which pairs hold; None where there is none"
+    for column in unused:
+        for some in (table[column].iloc[:1000], table[column]):
+            words = some.dropna().astype(str).str.strip().str.casefold().unique()
+            if not {LABEL_WORDS.get(word, word) for word in words} <= {0, 1, "0", "1", "0.0", "1.0"}: break
+        else:
+            if len(words) > 1: return f"{column} ({', '.join(words)}): name it with label= if it says which rows hold"
+
+
 def _weight_not_named(table, unused):
     "What is said of a column of weights that nobody has named; None where there is none"
     among = table[unused]
@@ -218,6 +230,8 @@ def _used(columns, table):
         used["unused columns"] = ", ".join(str(c).strip() for c in unused)
     if split := _split_not_named(table, unused):
         used["split column not used"] = split
+    if columns["label"] is None and (label := _label_not_named(table, unused)):
+        used["label column not used"] = label
     if weight := _weight_not_named(table, unused):
         used["weight column not used"] = weight
     return used
@@ -299,22 +313,6 @@ def read_rows(
     return found, read | said, dropped
 
 # %% ../../nbs/datasets/columns.ipynb #eb99c163
-def require_learned(
-    found: pd.DataFrame,  # a row for each pair that holds, perhaps with part and weight
-    dropped: dict[str, int],  # what was dropped before
-    where: str | Path,  # what an error names: the file
-):
-    "Raises `ValueError` where no pair is left to learn from, or each of them has the weight 0."
-    if not len(found): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
-    learned = found[found["part"] == "train"] if "part" in found else found
-    if not len(learned):
-        raise ValueError(f"{where}: no pair of train is left that holds, of {len(found):,} in all, so there is nothing "
-                         f"to learn from; dropped {dropped}")
-    if "weight" in learned and not learned["weight"].any():
-        raise ValueError(f"{where}: the weight of each of the {len(learned):,} pairs to learn from is 0; give some of "
-                         "them a weight above 0")
-
-
 def unique_pairs(
     rows: pd.DataFrame,  # from `read_rows`
     dropped: dict[str, int],  # what was dropped before

@@ -23,10 +23,10 @@ from .encoders import encode_texts
 from .coded import (
     count_both_ways, ids_in_order, pairs_of_numbers, places_of, require_items)
 from .columns import (
-    NOT_HOLDING, numbered_pairs, read_rows, require_learned, scored_pairs)
+    NOT_HOLDING, numbered_pairs, read_rows, scored_pairs)
 from .parts import check_split, read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts
-from .weights import check_weights
+from .weights import check_weights, require_learned
 from .vectors import WORD_FILES, read_ids, read_vectors
 
 # %% ../../nbs/datasets/pairs.ipynb #7a3c5e09
