@@ -258,7 +258,10 @@ def _dataset_of(name, features, nodes, numbers, said, at, part, scored, report, 
     "The nodes and pairs as a dataset, with what is odd about them in its report"
     row = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object))
     both = beside(count_both_ways, numbers, len(at))
-    parts, rest = _parts(numbers, part and part.result(), at, split, seed, fractions)
+    try:
+        parts, rest = _parts(numbers, part and part.result(), at, split, seed, fractions)
+    except ValueError as error:
+        raise ValueError(f"{report['source']}: {error}") from None
     pool = _pool_rows(pool, row, lambda: at[numbers % len(at)])
     rows = pairs_of_numbers(numbers, len(at), at) if transitive or "weight" in said else None
     if len(rest):
