@@ -6,7 +6,8 @@
 __all__ = ['log', 'BLUE', 'ORANGE', 'GREEN', 'PINK', 'AMBER', 'SKY', 'YELLOW', 'GREY', 'out_of_memory', 'in_blocks', 'beside',
            'in_threads', 'write_faults_named', 'write_whole', 'sha256', 'one_at_a_time', 'unpacked_limit',
            'refuse_unpacked', 'unpacked', 'printable', 'require_type', 'require_weights', 'sorted_unique',
-           'among_sorted', 'number_pairs', 'pairs_of_numbers', 'count_both_ways', 'compiled', 'named_generator']
+           'among_sorted', 'sorted_numbers', 'number_pairs', 'pairs_of_numbers', 'count_both_ways', 'compiled',
+           'named_generator']
 
 # %% ../nbs/common.ipynb #2a1daf32
 import errno
@@ -273,6 +274,25 @@ def among_sorted(
     place = np.searchsorted(those, codes)
     return those[np.minimum(place, len(those) - 1)] == codes if len(those) else np.zeros(len(codes), bool)
 
+
+def sorted_numbers(
+    first: np.ndarray,  # int (m,), of 0 to n - 1
+    second: np.ndarray,  # int (m,), likewise
+    n: int,  # how many there are
+    few: int = 1 << 17,  # pairs up to which they are sorted in the usual way
+) -> np.ndarray:  # int64 (m,)
+    "first * n + second, sorted: for millions by a sparse matrix that is turned over twice, in half the time"
+    if not few < len(first) < 2**31 or n > len(first): return np.sort(first.astype(np.int64) * n + second)
+    from scipy.sparse import coo_array
+    ends = tuple(end.astype(np.int32, copy=False) for end in (first, second))
+    pairs = coo_array((np.ones(len(first), bool), ends), shape=(n, n))
+    pairs.has_canonical_format = True  # so that equal pairs are not made one
+    rows = pairs.tocsc().tocsr()
+    numbers = np.repeat(np.arange(n) * n, np.diff(rows.indptr))
+    numbers += rows.indices
+    return numbers
+
+
 # %% ../nbs/common.ipynb #c0de0031
 def number_pairs(
     first: np.ndarray,  # int (m,), places among n ids
@@ -310,20 +330,15 @@ def pairs_of_numbers(
 
 
 def count_both_ways(
-    numbers: np.ndarray,  # int64 (m,), from `number_pairs`, each once, none of twice the same id
+    numbers: np.ndarray,  # int64 (m,), from `number_pairs`, sorted, each once, none of twice the same id
     n: int,  # how many ids there are
 ) -> int:
     "How many of the pairs stand there the other way round, too."
-    either = np.empty_like(numbers)  # the same of a pair and of its reverse
-
-    def some(start, stop):
-        block = numbers[start:stop]
-        first = block // n
-        np.minimum(block, (block - first * n) * n + first, out=either[start:stop])
-
-    in_threads(some, len(numbers))
-    either.sort()
-    return 2 * int(np.count_nonzero(either[1:] == either[:-1]))
+    first = numbers // n
+    back = sorted_numbers(numbers - first * n, first, n)
+    either = np.concatenate([numbers, back])
+    either.sort(kind="stable")  # which merges what is in order
+    return int(np.count_nonzero(either[1:] == either[:-1]))
 
 # %% ../nbs/common.ipynb #02cef6a9
 class compiled:

@@ -20,7 +20,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tqdm import tqdm
 
 from .common import BLUE, ORANGE, compiled, require_type, require_weights, sorted_unique
-from .datasets.denied import DeniedPairs
+from .datasets.denied import denied_pairs
 from .datasets.directed import DirectedDataset
 from .datasets.negatives import MixedSampler, NegativeSampler
 from .common import named_generator
@@ -182,13 +182,12 @@ def denied_loss(
     edges: Tensor,  # beside each a pair that does, int64 (b, 2)
     config: TrainConfig,  # which loss, which margin
     compare=None,  # `head.compare`, or a faster equal
-    weights: Tensor = None,  # of the edges (b,), at least 0; all alike by default
 ) -> Tensor:  # ()
     "Loss of pairs that somebody judged not to hold, each against one that holds."
     sources, targets = torch.cat([edges, denied]).T
     holds, not_so = (compare or head.compare)(*encode_sides(head, features, sources, targets)).split(len(edges))
-    if config.loss == "softmax": return _mean(softplus(holds - not_so), weights)
-    return rank_loss(holds, not_so, config.margin, weights)
+    if config.loss == "softmax": return _mean(softplus(holds - not_so), None)
+    return rank_loss(holds, not_so, config.margin)
 
 # %% ../nbs/06_training.ipynb #03bb6a68
 def on_device(
@@ -217,7 +216,7 @@ def make_step(
     train, one_way = torch.as_tensor(ds.edges["train"]), torch.as_tensor(ds.one_way("train"))
     sampler, generator = sampler or _sampler_of(ds, config), named_generator("negatives", config.seed)
     weights = None if ds.weights is None else torch.as_tensor(ds.weights)
-    denied = DeniedPairs(ds) if config.denied_weight and len(ds.denied.get("train", ())) else None
+    denied = denied_pairs(ds) if config.denied_weight else None
     chance = named_generator("denied", config.seed)
     features, compare = on_device(ds.features, head), compiled(head.compare) if compile else head.compare
     parameters = [p for p in head.parameters() if p.requires_grad]
@@ -231,9 +230,7 @@ def make_step(
                                      **own)
             if denied:
                 judged, beside = denied.sample(len(batch), chance)
-                own = {} if weights is None else dict(weights=weights[beside])
-                rank = rank + config.denied_weight * denied_loss(head, features, judged, train[beside], config, compare,
-                                                                 **own)
+                rank = rank + config.denied_weight * denied_loss(head, features, judged, train[beside], config, compare)
         loss = rank + config.direction_weight * direction
         optimizer.zero_grad()
         loss.backward()

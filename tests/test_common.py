@@ -26,6 +26,7 @@ from rolebregman.common import (
     pairs_of_numbers,
     printable,
     refuse_unpacked,
+    sorted_numbers,
     sorted_unique,
     unpacked,
     write_faults_named,
@@ -217,3 +218,12 @@ def test_printable_text_is_what_it_was_where_nothing_steers():
     usual = "Zürich → 東京\t🙂 'quoted' \\x1b\nnext"
     assert printable(usual) == usual
     assert printable("\x00\x1b\r\x7f\x9b\u2028\u202e") == "\\u0000\\u001b\\u000d\\u007f\\u009b\u2028\\u202e"
+
+
+@pytest.mark.parametrize("n, kind", [(5, np.int8), (300, np.int16), (300, np.int64), (70_000, np.int32), (10**6, int)])
+def test_sorted_numbers_are_those_that_sorting_gives(n, kind):
+    "Also where pairs repeat, and above what is sorted in the usual way"
+    for count in (0, 1, 100, 200_000):
+        first, second = np.random.default_rng(count).integers(0, n, (2, count)).astype(kind)
+        found = sorted_numbers(first, second, n)
+        assert found.dtype == np.int64 and (found == np.sort(first.astype(np.int64) * n + second)).all()

@@ -399,12 +399,26 @@ def test_denied_pairs_are_learned_from_unless_their_weight_is_zero(loss):
 def test_denied_loss_against_pairs_one_by_one():
     ds, head = with_denied(), make_head("role_bregman", dim=8)
     denied, edges = torch.as_tensor(ds.denied["train"][:7]), torch.as_tensor(ds.edges["train"][:7])
-    weights = torch.tensor([1.0, 0, 2, 1, 1, 0.5, 3])
     x = torch.as_tensor(ds.features)
     head.fit_standardizer(x)
     with torch.no_grad():
         near, far = (torch.stack([head(x[s], x[t]) for s, t in rows]).double() for rows in (edges, denied))
         by_hand = dict(margin=(0.3 + near - far).clamp(min=0), softmax=torch.log1p((near - far).exp()))
         for loss, values in by_hand.items():
-            found = denied_loss(head, ds.features, denied, edges, TrainConfig(loss=loss, margin=0.3), weights=weights)
-            assert found.item() == pytest.approx(((weights * values).sum() / weights.sum()).item(), rel=1e-5)
+            found = denied_loss(head, ds.features, denied, edges, TrainConfig(loss=loss, margin=0.3))
+            assert found.item() == pytest.approx(values.mean().item(), rel=1e-5)
+
+
+def test_a_denied_pair_of_weight_zero_teaches_nothing_and_one_of_weight_does():
+    ds, settings = with_denied(), TrainConfig(epochs=2, patience=0, lr=1e-2, batch_size=32)
+    half = np.arange(len(ds.denied["train"])) % 2
+    found = {}
+    for name, weights in {"all": None, "half": half, "alike": half * 3, "none": half * 0}.items():
+        torch.manual_seed(0)
+        fit(head := make_head("mlp", dim=8), replace(ds, denied_weights=weights), settings, progress=False)
+        found[name] = head.score(*(ds.features[ds.edges["train"][:, side]] for side in (0, 1)))
+    torch.manual_seed(0)
+    fit(head := make_head("mlp", dim=8), replace(ds, denied=None), settings, progress=False)
+    assert torch.equal(found["none"], head.score(*(ds.features[ds.edges["train"][:, side]] for side in (0, 1))))
+    assert torch.equal(found["half"], found["alike"])
+    assert not torch.equal(found["half"], found["all"]) and not torch.equal(found["half"], found["none"])

@@ -30,6 +30,18 @@ def _check_asked(pairs, part, candidates, how, drop_seen):
         raise typer.BadParameter(f"--{said[0].replace('_', '-')} belongs to a file of pairs; name one")
 
 # %% ../../nbs/cli/evaluating.ipynb #b8ef7a19
+def _say_of_lost(head):
+    "A word where a head's folder of before does not keep the pairs that did not hold for `fit`"
+    if (table := read_kept(head, "split")) is None or "holds" in table: return
+    data = report_of(head)["data"]
+    counts = {why: n for known in (data.get("kept", {}), data.get("dropped", {})) for why, n in known.items()
+              if why.startswith("labelled as not holding")}
+    if counts or "label column" in data.get("read", {}):
+        what = f"the {max(counts.values()):,} pairs" if counts else "pairs, if any,"
+        say(f"{head}/split.csv was written by an older version, without {what} that did not hold for fit: none "
+            "is among the hard candidates, is measured, or is told apart from new ones; fit again to have them")
+
+
 def _by_truth(table):
     "The pairs of a table of `split_table` that hold, and those that do not; a folder of before has only the first"
     if "holds" not in table: return table, table[:0]
@@ -172,7 +184,8 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
 def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     "What a file of new pairs was taken for: columns, labels, and how much of it `fit` has seen"
     read, name = ds.report["read"], "standard input" if str(pairs) == "-" else pairs
-    columns = columns_text({what: said for what, said in read.items() if not what.endswith("column not used")})
+    columns = columns_text({what: said for what, said in read.items()
+                            if what not in ("split column not used", "weight column not used")})
     if parts := read.get("split column not used"):
         columns += f"; of {parts.partition(': ')[0]} all are measured"
     strong = f"; a pair holds from {read['min label']:g} on" if read.get("min label") is not None else ""
@@ -225,6 +238,7 @@ def evaluate(
     items, named = items_of(head, vectors, ids, texts, id_column, member=member), bool(vectors or texts)
     check_together(head, before := report_of(head))
     model, seen = load_head(head).to(device), None
+    _say_of_lost(head)
     if pairs:
         ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)
     elif read_kept(head, "split") is not None:

@@ -116,8 +116,8 @@ def _report_text(report):
         if follows := data["kept"].get("labelled as not holding, but implied by others"):
             lines.append(f"labelled as not holding, but implied by chains of pairs: {follows:,}, neither learned from "
                          "nor measured")
-        if "weight column" in data["read"]:
-            lines.append("weights of what does not hold: not used")
+    if "without labels" in data["read"]:
+        lines.append(f"without labels: {data['read']['without labels']}")
     if "validation" in data["read"]:
         lines.append(f"validation: {data['read']['validation']}")
     if data["dropped"]:

@@ -292,9 +292,13 @@ def columns_text(
         used = f"{read['source column']} -> {read['target column']}{label}"
     unused = read.get("unused columns") or read.get("columns not used")
     notes = [f"left unused: {words(unused)}"] if unused else []
-    noted = ("relation", "split column not used", "weight column not used", "columns of valid", "columns of test")
+    noted = ("relation", "label column not used", "split column not used", "weight column not used", "columns of valid",
+             "columns of test", "without labels", "not with that separator and encoding")
     notes += [f"{name}: {words(read[name])}" for name in noted if name in read]
-    return "; ".join([f"columns: {used}", *(re.sub(r"\b([a-z]+)_column=", r"--\1-column", note) for note in notes)])
+    options = dict(zip(("label=", "split_column=", "weight_column="), ("--label", "--split-column", "--weight-column")))
+    said = re.sub(r"\b[a-z_]+=", lambda name: options.get(name[0], name[0]), "; ".join(notes))
+    return f"columns: {used}" + (f"; {said}" if said else "")
+
 
 # %% ../../nbs/cli/inputs.ipynb #771bfd28
 def pairs_of(

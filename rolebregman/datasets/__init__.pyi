@@ -66,6 +66,7 @@ from .columns import read_scores as read_scores
 from .columns import scored_pairs as scored_pairs
 from .columns import unique_pairs as unique_pairs
 from .denied import DeniedPairs as DeniedPairs
+from .denied import denied_pairs as denied_pairs
 from .denied import judged_parts as judged_parts
 from .denied import parts_of_denied as parts_of_denied
 from .directed import DirectedDataset as DirectedDataset
@@ -190,6 +191,7 @@ from .vectors import read_vectors as read_vectors
 from .weights import WEIGHT_COLUMNS as WEIGHT_COLUMNS
 from .weights import check_weights as check_weights
 from .weights import read_weights as read_weights
+from .weights import require_learned as require_learned
 from .whole_tables import WHOLE as WHOLE
 from .whole_tables import edges_of as edges_of
 from .word_vectors import NumberBlocks as NumberBlocks

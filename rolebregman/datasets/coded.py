@@ -9,12 +9,13 @@ __all__ = ['code_ids', 'places_of', 'require_items', 'repeats', 'ids_in_order', 
 import csv
 import io
 from collections.abc import Callable, Sequence
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ..common import in_threads, number_pairs
+from ..common import in_threads, number_pairs, sorted_numbers
 from .readers import TEXT_TABLES, as_ids, header_of, kind_of, text_format
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0007
@@ -147,11 +148,12 @@ def repeats(
 ) -> np.ndarray:  # bool (rows,)
     "Which pairs stand in an earlier row, too."
     source, target = pairs["source"].cat, pairs["target"].cat
-    codes = number_pairs(source.codes.to_numpy(), target.codes.to_numpy(), len(target.categories))
-    in_order = np.sort(codes)
+    ends = source.codes.to_numpy(), target.codes.to_numpy(), len(target.categories)
+    in_order = sorted_numbers(*ends)
     twice = in_order[1:][in_order[1:] == in_order[:-1]]
     del in_order
-    if not len(twice): return np.zeros(len(codes), bool)
+    if not len(twice): return np.zeros(len(pairs), bool)
+    codes = number_pairs(*ends)
     some = np.zeros(1 << 20, bool)  # by the last bits of a code, which sort out nearly all that stand once
     some[twice & (len(some) - 1)] = True
     found = np.empty(len(codes), bool)
@@ -191,19 +193,23 @@ def _digits(values):
 
 
 def _marks(path):
-    """Whether a file has below its first line quotes, ends of lines as Windows has them, numbers of base 16, and what
-    readers differ in"""
-    quotes, returns, pairs, base, last = False, 0, 0, False, b""
+    "Whether a file has below its first line quotes, ends of lines as Windows has them, and what readers differ in"
+    quotes, returns, pairs, last = False, 0, 0, b""
     with open(path, "rb") as file:
         other = b"\r" in file.readline().removesuffix(b"\n").removesuffix(b"\r")
         while block := file.read(1 << 20):
             quotes, other = quotes or b'"' in block, other or b"\0" in block
-            base = base or any(x in block and (b"0" + x in block or last + block[:1] == b"0" + x) for x in (b"x", b"X"))
             if b"\r" in block or last == b"\r":
                 returns += block.count(b"\r")
                 pairs += block.count(b"\r\n") + (last == b"\r" and block[:1] == b"\n")
             last = block[-1:]
-    return quotes, returns > 0, base, other or returns != pairs
+    return quotes, returns > 0, other or returns != pairs
+
+
+def _has_base(path):
+    "Whether a file may have numbers of base 16"
+    with open(path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        return text.find(b"0x") >= 0 or text.find(b"0X") >= 0
 
 
 def _check_end(path, table, form):
@@ -253,10 +259,11 @@ def _whole_columns(path, names, form):
 
 def _read_at_once(path, form, names):
     "The table of a plain file by pyarrow, or None"
-    quotes, returns, base, odd = _marks(path)
+    quotes, returns, odd = _marks(path)
     if odd: return None
     quotes = quotes and form["quoting"] != csv.QUOTE_NONE
-    if not (quotes or returns or base) and (whole := _whole_columns(path, names, form)):
+    whole = () if quotes or returns else _whole_columns(path, names, form)
+    if whole and not _has_base(path):
         try:
             table = _arrow_table(path, names, form, False, whole)
         except ValueError:
@@ -304,14 +311,15 @@ def _codes_of_texts(columns):
     "Codes of columns of pyarrow's texts, and these texts, sorted"
     import pyarrow as pa
     from pyarrow import compute
-    texts = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
-    rows = np.arange(len(texts), dtype=np.int32 if len(texts) < 2**31 else np.int64)
-    found = pa.table([texts, rows], ["text", "row"]).group_by("text").aggregate([("row", "list")])
-    found = found.take(compute.sort_indices(found["text"])).combine_chunks()
-    lists = found["row_list"].chunk(0)
-    codes = np.empty(len(rows), np.int32)  # twice as fast as `dictionary_encode`
-    codes[lists.flatten().to_numpy()] = np.repeat(np.arange(len(lists), dtype=np.int32), lists.value_lengths())
-    return np.split(codes, np.cumsum([len(column) for column in columns])[:-1]), found["text"].to_pandas()
+    coded = [column.dictionary_encode() for column in columns]
+    own = [column.chunk(0).dictionary for column in coded]  # each chunk has the same
+    texts = pa.chunked_array(own).unique()
+    texts = texts.take(compute.sort_indices(texts))
+    places = [compute.index_in(some, texts).to_numpy().astype(np.int32) for some in own]
+    codes = [np.concatenate([place[chunk.indices.to_numpy()] for chunk in column.chunks])
+             for place, column in zip(places, coded, strict=True)]
+    return codes, texts.to_pandas()
+
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0040
 def _coded_columns(columns):

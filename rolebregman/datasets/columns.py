@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import number_pairs, sorted_unique
+from ..common import number_pairs, sorted_numbers
 from .coded import code_ids, read_coded, repeats
 from .readers import as_ids, as_table, columns_named, find_column, other_separator, table_blocks
-from .weights import WEIGHT_COLUMNS, read_weights
+from .weights import WEIGHT_COLUMNS, read_weights, require_learned
 
 # %% ../../nbs/datasets/columns.ipynb #20156ae2
 # Names of the columns of sources and targets that are guessed
@@ -92,7 +92,7 @@ def _coded_pairs(table, source, target, where):
     return _numbered(found, source, target, where)
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a08
-LABEL_COLUMNS = ("label", "gold_label")  # names of the column of labels that is guessed
+LABEL_COLUMNS = ("label", "gold_label", "labels")  # names of the column of labels that is guessed
 # Words of labels: whether a pair holds
 LABEL_WORDS = ({word: 1 for word in ("true", "t", "yes", "y", "positive", "entailment", "entails", "entailed")}
                | {word: 0 for word in ("false", "f", "no", "n", "negative", "neutral", "contradiction", "notentailment",
@@ -147,7 +147,9 @@ def _check_consistent(found, given, where, what):
                          f"is 0), {both.sum():,} such rows; drop one of them")
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a0c
-RELATION_COLUMNS = ("relation", "predicate", "rel", "relationship", "relation type", "edge type")  # that are guessed
+# Names of the column of relations that is guessed
+RELATION_COLUMNS = ("relation", "predicate", "rel", "relationship", "relation type", "edge type", "rel type",
+                    "relations", "edge label")
 
 
 def _of_relation(table, taken, relation, relation_column, where):
@@ -203,6 +205,16 @@ def _split_not_named(table, unused):
             return f"{column} ({', '.join(text)}): name it with split_column= to keep to its parts"
 
 
+def _label_not_named(table, unused):
+    "What is said of a column that nobody has named and that seems to say which pairs hold; None where there is none"
+    for column in unused:
+        for some in (table[column].iloc[:1000], table[column]):
+            words = some.dropna().astype(str).str.strip().str.casefold().unique()
+            if not {LABEL_WORDS.get(word, word) for word in words} <= {0, 1, "0", "1", "0.0", "1.0"}: break
+        else:
+            if len(words) > 1: return f"{column} ({', '.join(words)}): name it with label= if it says which rows hold"
+
+
 def _weight_not_named(table, unused):
     "What is said of a column of weights that nobody has named; None where there is none"
     among = table[unused]
@@ -218,6 +230,8 @@ def _used(columns, table):
         used["unused columns"] = ", ".join(str(c).strip() for c in unused)
     if split := _split_not_named(table, unused):
         used["split column not used"] = split
+    if columns["label"] is None and (label := _label_not_named(table, unused)):
+        used["label column not used"] = label
     if weight := _weight_not_named(table, unused):
         used["weight column not used"] = weight
     return used
@@ -313,7 +327,7 @@ def unique_pairs(
         if count := int((out := which(found)).sum()):
             found, dropped = found[~out], dropped | {why: count}
     found, dropped = found.reset_index(drop=True), {k: v for k, v in dropped.items() if v}
-    if not len(found): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
+    require_learned(found, dropped, where)
     return found, dropped
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a1b
@@ -335,7 +349,9 @@ def numbered_pairs(
         return numbers[order], found.drop(columns=["source", "target", "row"]).iloc[order], dropped
     apart = (rows["source"] != rows["target"]).to_numpy()
     apart = rows if (count := int(np.count_nonzero(apart))) == len(rows) else rows[apart]
-    numbers = sorted_unique(_numbers(apart, n))
+    numbers = sorted_numbers(*(apart[end].cat.codes.to_numpy() for end in ("source", "target")), n)
+    if not (new := numbers[1:] != numbers[:-1]).all():
+        numbers = numbers[np.r_[True, new]]
     dropped = dropped | {"self-pair": len(rows) - count, "repeated pair": count - len(numbers)}
     dropped = {why: some for why, some in dropped.items() if some}
     if not len(numbers): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
@@ -361,9 +377,9 @@ def read_pairs(
 # %% ../../nbs/datasets/columns.ipynb #87247834
 def scored_pairs(
     rows: pd.DataFrame,  # from `read_rows`, with score
-) -> pd.DataFrame:  # source, target (codes), score, row and perhaps part and file
+) -> pd.DataFrame:  # source, target (codes), score, row and perhaps part, file and weight
     "The score of every pair, whether it holds or not. Self-pairs are left out; of a repeated pair the first is taken."
-    found = rows[["source", "target", "score", "row", *rows.columns.intersection(["part", "file"])]]
+    found = rows[["source", "target", "score", "row", *rows.columns.intersection(["part", "file", "weight"])]]
     found = found[found["source"] != found["target"]]
     return found[~repeats(found)].reset_index(drop=True)
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 
-
 import numpy as np
 import pandas as pd
 
-from ..common import among_sorted, number_pairs, pairs_of_numbers, sorted_unique
+from ..common import among_sorted, number_pairs, pairs_of_numbers, sorted_numbers, sorted_unique
 from .weights import check_weights
 
 # %% ../../nbs/datasets/directed.ipynb #a336cef2
@@ -79,21 +78,18 @@ def feature_blocks(
 # %% ../../nbs/datasets/directed.ipynb #eacbb1ff
 def _check_nodes(nodes, n):
     "One row a node, each id once"
-    if "id" not in nodes:
-        raise ValueError(f"nodes: columns {list(nodes)}, expected a column 'id'")
+    if "id" not in nodes: raise ValueError(f"nodes: columns {list(nodes)}, expected a column 'id'")
     if len(nodes) != n:
         raise ValueError(f"nodes: {len(nodes):,} rows, but features has {n:,}; there must be one row a node")
     twice = nodes["id"].duplicated()
-    if twice.any():
-        raise ValueError(f"nodes: id {nodes['id'][twice].iloc[0]!r} stands more than once")
+    if twice.any(): raise ValueError(f"nodes: id {nodes['id'][twice].iloc[0]!r} stands more than once")
     return nodes.reset_index(drop=True)
 
 
 def _check_edges(what, edges, nodes):
     "Edges as int64; one that leads nowhere or to itself is named"
     edges = np.asarray(edges)
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise ValueError(f"{what}: shape {edges.shape}, expected (m, 2)")
+    if edges.ndim != 2 or edges.shape[1] != 2: raise ValueError(f"{what}: shape {edges.shape}, expected (m, 2)")
     if edges.size and not np.issubdtype(edges.dtype, np.integer):
         raise TypeError(f"{what}: dtype {edges.dtype}, expected integers (rows of features)")
     edges = edges.astype(np.int64, copy=False)
@@ -135,8 +131,9 @@ def _check_disjoint(ds):
     "The sorted codes of all edges; one that stands in two splits, or twice in one, is named"
     if not len(ds.edges["train"]):
         raise ValueError("edges['train'] is empty: there is nothing to learn from")
-    codes = np.concatenate([ds.codes(edges) for edges in ds.edges.values()])
-    codes.sort()
+    kind = np.int32 if ds.num_nodes < 2**31 else np.int64
+    ends = (np.concatenate([some[:, side].astype(kind) for some in ds.edges.values()]) for side in (0, 1))
+    codes = sorted_numbers(*ends, ds.num_nodes)
     if (twice := codes[1:] == codes[:-1]).any():
         s, t = divmod(int(codes[1:][twice][0]), ds.num_nodes)
         raise ValueError(f"edges: {ds.id(s)} -> {ds.id(t)} stands more than once; an edge belongs to one split, once")
@@ -161,6 +158,7 @@ class _Relation:
     graded: pd.DataFrame | None = None  # scored pairs: source and target (rows), score, split ("" for none), ...
     implied: np.ndarray | None = None  # int64 (k, 2), of a transitive relation: pairs that follow, never negatives
     denied: dict[str, np.ndarray] | None = None  # by split, or "", int64 (k, 2): pairs that were judged not to hold
+    denied_weights: np.ndarray | None = None  # float64 (k,), how much each of `denied["train"]` counts in the loss
     hard_kinds: tuple = ()  # of `HARD_KINDS`: which targets share the topic of a pair and are hardly true
 
     def __post_init__(self):
@@ -175,6 +173,8 @@ class _Relation:
         self.weights = None if self.weights is None else check_weights(self.weights, len(self.edges["train"]))
         self.implied = None if self.implied is None else _check_edges("implied", self.implied, self.nodes)
         self.denied = {k: _check_edges(f"denied[{k!r}]", v, self.nodes) for k, v in (self.denied or {}).items()}
+        if self.denied_weights is not None:
+            self.denied_weights = check_weights(self.denied_weights, len(self.denied["train"]), "denied_weights", False)
         codes = _check_disjoint(self)
         if not len(self.known):
             self.__dict__["positive_codes"] = codes  # of `_Positives`, who would sort them again

@@ -26,7 +26,7 @@ _COLUMNS = "columns by their names"
 _RAGGED = "ragged rows, two columns of one name, text that is not UTF-8 (encoding= of pairs): the row or byte is named"
 _LISTS = "columns of numbers, or one of lists; the ids are the column id, the one of text, or the index"
 _PICK = "another number of matrices than one: member= names one"
-_LOST = "a line of another width, a vector that is zero or not finite, fewer words than the header says"
+_LOST = "a line of another width, a vector that is zero or not finite, another number of words than the header says"
 _WORDS = "width and header by the first lines; a word as written, in lower case, then by its parts, each counted"
 _DIRECTED = "a graph without a direction; an attribute called source or target: rename it"
 # Every kind of file, in the order of the guide

@@ -222,7 +222,10 @@ def _from_terms(name, terms, edges, report, dropped, seed, encoder, quiet, split
     report["cycles"] = "; ".join(find_cycles(pairs["source"], pairs["target"])[:5]) or "none"
     report["text"] = said
     report["encoder"] = encoder if isinstance(encoder, str) else getattr(encoder, "name", "a function")
-    parts, rest = split_by(split, rows, seed)
+    try:
+        parts, rest = split_by(split, rows, seed)
+    except ValueError as error:  # fractions are no argument of the loaders
+        raise ValueError(f"{report['source']}: {error}".replace(" or other fractions", "")) from None
     transitive = set(edges["relation"]) <= {"is_a", "part_of"}  # chains of the two are again one of them
     dropped["edge between two parts of the nodes"] = len(rest)
     report["dropped or changed"] = {k: v for k, v in dropped.items() if v}

@@ -25,7 +25,7 @@ from .columns import (
     NOT_HOLDING, numbered_pairs, read_rows, scored_pairs)
 from .parts import check_split, read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts
-from .weights import check_weights
+from .weights import check_weights, require_learned
 from .vectors import WORD_FILES, read_ids, read_vectors
 
 # %% ../../nbs/datasets/pairs.ipynb #7a3c5e09
@@ -210,7 +210,7 @@ def _covered(numbers, said, scored, at, lacking, dropped, where):
     inside = (at >= 0)[pairs_of_numbers(numbers, len(at))].all(1)
     if lost := int((~inside).sum()):
         dropped[f"pair of an id without a {lacking.split(';')[0]}"] = lost
-    if not inside.any(): raise ValueError(f"{where}: no pair is left; dropped {dropped}")
+    require_learned(said[inside], dropped, where)
     if scored is not None:
         found = [at[scored[end].cat.codes.to_numpy()] >= 0 for end in ("source", "target")]
         scored = scored[found[0] & found[1]].reset_index(drop=True)
@@ -257,7 +257,10 @@ def _dataset_of(name, features, nodes, numbers, said, at, part, scored, report, 
     "The nodes and pairs as a dataset, with what is odd about them in its report"
     row = pd.Series(np.arange(len(nodes)), pd.Index(nodes["id"], dtype=object))
     both = beside(count_both_ways, numbers, len(at))
-    parts, rest = _parts(numbers, part and part.result(), at, split, seed, fractions)
+    try:
+        parts, rest = _parts(numbers, part and part.result(), at, split, seed, fractions)
+    except ValueError as error:
+        raise ValueError(f"{report['source']}: {error}") from None
     pool = _pool_rows(pool, row, lambda: at[numbers % len(at)])
     rows = pairs_of_numbers(numbers, len(at), at) if transitive or "weight" in said else None
     if len(rest):
@@ -285,6 +288,9 @@ def _judged(ds, scored, index, **how):
     order = np.lexsort([scored[end].cat.codes for end in ("target", "source")])  # codes are in the order of ids
     said = scored["part"].to_numpy() if "part" in scored else None
     part, denied = judged_parts(ds, rows, order, said, **how)
+    if "weight" in scored:
+        weights = pd.Series(scored["weight"].to_numpy(), ds.codes(rows))[ds.codes(denied["train"])]
+        ds.denied_weights = check_weights(weights, len(denied["train"]), "denied_weights", some=False)
     lost = len(denied.get("", ()))
     return pd.DataFrame(dict(source=rows[:, 0], target=rows[:, 1], score=scored["score"], split=part)), denied, lost
 

@@ -6,6 +6,7 @@
 __all__ = ['SEEN', 'file_names', 'read_parts', 'check_split']
 
 # %% ../../nbs/datasets/parts.ipynb #fa000005
+import codecs
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ import pandas as pd
 
 from ..common import number_pairs
 from .coded import code_ids
-from .columns import read_rows
+from .columns import LABEL_COLUMNS, pick_columns, read_rows
 from .directed import PARTS, check_fractions
+from .readers import (
+    TEXT_TABLES, as_table, columns_named, content_of, faults_named, header_of, kind_inside, table_blocks)
 
 # %% ../../nbs/datasets/parts.ipynb #fa000007
 SEEN = "held out, but seen in another part"  # what such rows are called in a report
@@ -28,8 +31,23 @@ def file_names(
             for part, given in files.items()}
 
 
+def _all_hold(found, names, read):
+    "Where training has no labels and a held-out file has, each row of the files without them holds, and that is said"
+    bare = [part for part, (rows, _, _) in found.items() if "holds" not in rows]
+    if "train" not in bare or len(bare) == len(found): return found
+    read["without labels"] = ", ".join(names[part] for part in bare) + ": each row holds"
+    return {part: (rows.assign(score=1.0, holds=True) if part in bare else rows, *rest)
+            for part, (rows, *rest) in found.items()}
+
+
 def _joined(found, names):
     "The rows of all parts as one table, with ids coded anew. Raises a ValueError for columns that only some have"
+    if "weight" in found["train"][0]:
+        found = {part: (rows if "weight" in rows else rows.assign(weight=1.0), *rest)
+                 for part, (rows, *rest) in found.items()}
+    if "weight" in found["train"][0]:
+        found = {part: (rows if "weight" in rows else rows.assign(weight=1.0), *rest)
+                 for part, (rows, *rest) in found.items()}
     columns = {part: rows.columns.drop(["source", "target", "row"]).tolist() for part, (rows, _, _) in found.items()}
     for part, own in columns.items():
         if set(own) != set(columns["train"]):
@@ -40,6 +58,9 @@ def _joined(found, names):
                              "leave it out of both")
     rows = pd.concat([rows.astype(dict(source=object, target=object)).assign(part=part, file=names[part])
                       for part, (rows, _, _) in found.items()], ignore_index=True)
+    if "holds" in rows and not (train := found["train"][0])["holds"].any():
+        raise ValueError(f"{names['train']}: none of its {len(train):,} rows holds, so there is nothing to learn from; "
+                         "give rows that do, or say with label= and min_label= which these are")
     ends = code_ids(rows["source"], rows["target"], what=["source", "target"])
     return rows.assign(source=ends[0], target=ends[1])
 
@@ -57,6 +78,73 @@ def _keys(rows):
     "One number for each pair"
     ends = (rows[end].cat.codes.to_numpy() for end in ("source", "target"))
     return number_pairs(*ends, len(rows["source"].cat.categories))
+
+# %% ../../nbs/datasets/parts.ipynb #fa000011
+_TEXT = ("sep", "encoding")
+
+
+def _is_utf8(path):
+    "Whether a file is UTF-8, and not of ASCII alone"
+    decode, plain = codecs.getincrementaldecoder("utf-8")().decode, True
+    try:
+        with faults_named(path), content_of(path) as (source, _):
+            with source.open("rb") if isinstance(source, Path) else source as file:
+                while block := file.read(1 << 20):
+                    plain = plain and block.isascii()
+                    decode(block)
+                decode(b"", final=True)
+    except (ValueError, OSError):  # as of a damaged file, which its reader names
+        return False
+    return not plain
+
+
+def _fits(path, source, target, sep, encoding):
+    "Whether a file read so has columns of pairs"
+    try:
+        with faults_named(path):
+            pick_columns(pd.DataFrame(columns=header_of(path, sep, encoding)), source, target, path)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def _text_of(given, source, target, sep, encoding):
+    "The separator and the encoding of one of several files"
+    if not isinstance(given, str | Path) or not Path(given).is_file(): return {}
+    path = Path(given)
+    if kind_inside(path) not in TEXT_TABLES: return {}
+    if encoding is not None and _is_utf8(path):
+        encoding = None
+    ways = [dict(sep=some, encoding=code) for some in dict.fromkeys((sep, None))
+            for code in dict.fromkeys((encoding, None))]
+    return next((way for way in ways if _fits(path, source, target, **way)), dict(sep=sep, encoding=encoding))
+
+
+def _columns_of(given, **text):
+    "The names of the columns of pairs that were given"
+    if isinstance(given, str | Path): return next((table.columns for table in table_blocks(given, 1, **text)), ())
+    return as_table(given).columns
+
+
+def _how_of_each(files, options):
+    "The options of `read_rows` for each file: without what it does not have, and can do without"
+    said = {name: options.get(name) for name in _TEXT}
+    ends = options.get("source"), options.get("target")
+    text = {part: _text_of(given, *ends, **said) if any(said.values()) else {} for part, given in files.items()}
+    if not any(own.get(name) == said[name] for name in _TEXT if said[name] for own in text.values()):
+        text = dict.fromkeys(files, said)  # which none of them has: that is refused
+    how = {part: {**options, **dict.fromkeys(_TEXT), **text[part]} for part in files}
+    label, weight = options.get("label"), options.get("weight_column")
+    columns = {part: _columns_of(given, **{name: how[part][name] for name in _TEXT})
+               for part, given in files.items() if label or weight}
+    for part, names in columns.items():
+        if part != "train" and weight and not columns_named(names, weight):
+            how[part]["weight_column"] = None
+        own = any(columns_named(names, name) for name in (label, *LABEL_COLUMNS))
+        if label and not own and any(columns_named(some, label) for some in columns.values()):
+            how[part]["label"] = None
+    return how
+
 
 # %% ../../nbs/datasets/parts.ipynb #fa000009
 def _seen(rows, names, drop_seen):
@@ -94,10 +182,15 @@ def read_parts(
     **options,  # of `read_rows`, for each file
 ) -> tuple[pd.DataFrame, dict, dict[str, int]]:  # as `read_rows`, the rows with `part` and `file`
     "The pairs of several files as one table. Raises what `read_rows` raises, and a ValueError for a pair in two."
-    names, found = file_names(files), {part: read_rows(given, **options) for part, given in files.items()}
+    names, how = file_names(files), _how_of_each(files, options)
+    found = {part: read_rows(given, **how[part]) for part, given in files.items()}
     _check_relations({part: read.get("relation") for part, (_, read, _) in found.items()}, names)
-    rows, dropped = _joined(found, names), {}
-    read = dict(found["train"][1]) | {f"{part} rows": found[part][1]["rows"] for part in found if part != "train"}
+    read, dropped = dict(found["train"][1]), {}
+    found = _all_hold(found, names, read)
+    rows = _joined(found, names)
+    if other := [names[part] for part, own in how.items() if any(own.get(name) != options.get(name) for name in _TEXT)]:
+        read["not with that separator and encoding"] = ", ".join(other)
+    read |= {f"{part} rows": found[part][1]["rows"] for part in found if part != "train"}
     columns = {part: [own.get(name) for name in ("used columns", "unused columns")]
                for part, (_, own, _) in found.items()}
     read |= {f"columns of {part}": "; left unused: ".join(filter(None, own)) for part, own in columns.items()

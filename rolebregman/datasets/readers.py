@@ -122,7 +122,9 @@ def other_separator(
     names = {";": "semicolons", "|": "pipes", "\t": "tabs", ",": "commas"}
     column = str(columns[0]) if len(columns) else ""
     marks = [mark for mark in names if mark in column] if len(columns) == 1 else []
-    if not marks: return ""
+    if not marks:
+        alone = "; it has one column alone: of a file of pairs pass sep= with what stands between its fields"
+        return alone if len(columns) == 1 else ""
     return f"; its header has {names[marks[0]]}: of a file of pairs pass sep={marks[0]!r}, any other save as CSV or TSV"
 
 # %% ../../nbs/datasets/readers.ipynb #6f0b1d28

@@ -267,6 +267,13 @@ class NumberBlocks:
         return np.concatenate(self.blocks) if self.blocks else np.empty((0, self.width), np.float32)
 
 # %% ../../nbs/datasets/word_vectors.ipynb #62b88837
+def _other_number(path, promised, found):
+    "A fault of a header that promises another number of words than there are"
+    what = "it is cut off" if found < promised else "something was added, or the header is of another file"
+    return ValueError(f"{path}: its header promises {promised:,} words, but it has {found:,}; {what}: get it again, or "
+                      "write the right number into its first line")
+
+
 def _binary_header(path, line):
     "(words, width) of word2vec's binary format"
     if line.startswith(b"\xba\x16\x4f\x2f"):
@@ -298,11 +305,14 @@ def _binary_entries(path, member):
             for number in range(1, promised + 1):
                 word, numbers = _binary_word(stream), stream.read(4 * width)
                 if len(numbers) < 4 * width:
-                    raise ValueError(f"{path}: its header promises {promised:,} words, but it ends in word {number:,}; "
-                                     "it is cut off, get it again")
+                    raise _other_number(path, promised, number - 1)
                 yield number, word, numbers
-            if rest := len(stream.read().strip(b"\n")):
-                raise ValueError(f"{path}: {rest:,} bytes follow the {promised:,} words of its header; get it again")
+            while len(rest := _binary_word(stream) + stream.read(4 * width)) > 4 * width:
+                number += 1
+            if number > promised: raise _other_number(path, promised, number)
+            if rest:
+                raise ValueError(f"{path}: {len(rest):,} bytes follow the {promised:,} words of its header; get it "
+                                 "again")
     except _DAMAGE as e:
         raise ValueError(f"{path} is damaged or cut off after word {number:,} ({e}); get it again") from None
 
@@ -340,7 +350,7 @@ def read_word_vectors(
 
     A word that stands twice keeps its first vector, and is counted. Raises `ValueError` that names the file and line
     where the width is wrong, a wanted number cannot be read or is not finite, a wanted vector is zero everywhere, the
-    header promises more words than there are, or the text is damaged or not UTF-8."""
+    header promises another number of words than there are, or the text is damaged or not UTF-8."""
     if kind_of(path if member is None else member) == "bin": return _read_binary(path, words, dim, member)
     width, share, promised = _width(path, member)
     if dim is not None and width != dim and share > 0.5:  # else the line is named that is to blame
@@ -360,9 +370,6 @@ def read_word_vectors(
         kept[word] = number
         rows.add(number, word, numbers)
     report = dict(read=read, kept=len(kept), **{"repeated word": repeated} if repeated else {})
-    if promised is not None and read < promised:
-        raise ValueError(f"{path}: its header promises {promised:,} words, but it has {read:,}; it is cut off, get it "
-                         "again, or write the right number into its first line")
-    if promised is not None and read > promised:
-        report["word that the header does not count"] = read - promised
+    if promised is not None and read != promised:
+        raise _other_number(path, promised, read)
     return WordVectors(list(kept), rows.array(), Path(path).name if member is None else member, report)

@@ -51,13 +51,15 @@ def _dataset(sources, targets, holds, seed, valid=None, weights=None):
     some = {key: rows.groupby("pair").agg(dict(valid="min", weight="sum")) for key, rows in said}
     if True not in some or some[True]["valid"].all():
         raise ValueError("y: no pair holds (y > 0) between two different items: nothing to learn from")
-    edges, denied = some[True], some.get(False, pairs[:0]).index.difference(some[True].index)
+    edges, denied = some[True], some.get(False, some[True][:0])
+    denied = denied[~denied.index.isin(edges.index)]
     rows = lambda index: np.column_stack(np.divmod(index.to_numpy(np.int64), len(items)))
     train, rest = edges[~edges["valid"]], edges[edges["valid"]]
     return DirectedDataset("pairs", items, pd.DataFrame(dict(id=np.arange(len(items)))),
                            dict(train=rows(train.index), valid=rows(rest.index), test=rows(train.index[:0])),
-                           pool=np.unique(target), seed=seed, denied=dict(train=rows(denied)),
-                           weights=None if (train["weight"] == 1).all() else train["weight"].to_numpy(copy=True))
+                           pool=np.unique(target), seed=seed, denied=dict(train=rows(denied.index)),
+                           **{name: some["weight"].to_numpy(copy=True) for name, some in
+                              dict(weights=train, denied_weights=denied).items() if (some["weight"] != 1).any()})
 
 
 # %% ../../nbs/integrations/scikit_learn.ipynb #5e100002
@@ -70,13 +72,14 @@ def _threshold(head, ds, seed):
     "The distance up to which a pair holds, by all pairs of a dataset that do and do not"
     edges, weights = np.concatenate([ds.edges["train"], ds.edges["valid"]]), np.ones(len(ds.edges["valid"]))
     weights = np.concatenate([np.ones(len(ds.edges["train"])) if ds.weights is None else ds.weights, weights])
-    others = ds.denied["train"]
+    others, beside = ds.denied["train"], ds.denied_weights
     if not len(others):
         drawn = NegativeSampler(ds).sample(torch.from_numpy(edges[:, 0]), 1, torch.Generator().manual_seed(seed))
         others = np.column_stack([edges[:, 0], drawn.flatten().numpy()])
+    beside = np.ones(len(others)) if beside is None else beside
     distances = _fine_score(head, *ds.features[np.concatenate([edges, others]).T])
     far, near, at = roc_curve(np.arange(len(distances)) < len(edges), -distances,
-                              sample_weight=np.concatenate([weights, np.ones(len(others))]))
+                              sample_weight=np.concatenate([weights, beside]))
     last = -at[1:][np.argmax((near - far)[1:])]
     beyond = distances[distances > last]
     if len(beyond): return float((last + beyond.min()) / 2)
@@ -133,7 +136,7 @@ class _Fitted(_Settings):
         self,
         X,  # (n, 2d), pairs
         y=None,  # (n,), above 0 where the pair holds, 0 or below where it does not; by default all do
-        sample_weight=None,  # (n,), at least 0: how much each pair counts that holds; 0 is as if it were not there
+        sample_weight=None,  # (n,), at least 0: how much each pair counts; 0 is as if it were not there
     ) -> "DirectedPairRanker":
         "Learn from the pairs that hold, and from those that do not."
         sources, targets = self._checked(X)

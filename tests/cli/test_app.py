@@ -94,7 +94,7 @@ def test_wrong_usage_ends_with_2(project, line):
 
 FAULTS = {
     "fit pairs.csv --vectors few.csv": "Error: pairs.csv, row 0 (the first is 0): source 'n00001' has no vector",
-    "fit two.csv --vectors vectors.csv": "are too few to split",
+    "fit two.csv --vectors vectors.csv": "two.csv: 1 edges are too few to split",
     "fit pairs.csv --vectors words.csv": "Error: words.csv, row 1 (the first is 0): column 'x' holds 'spam'",
     "fit pairs.csv --vectors bare.csv": "Error: bare.csv: its first line is ['n00001', '0.1', '0.2']",
     "score head odd.csv": "among the columns ['a', 'b']; pass --source and --target",

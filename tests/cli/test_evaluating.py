@@ -10,6 +10,7 @@ from command_line import run
 from rolebregman.cli import evaluating
 from rolebregman.cli.inputs import items_of
 from rolebregman.datasets import from_pairs, toy_tree
+from rolebregman.datasets.sources import sha256
 from rolebregman.evaluation import evaluate
 from rolebregman.heads import load_head
 
@@ -141,6 +142,33 @@ def test_what_fit_did_not_learn_from_is_not_said_to_be_seen(judged):
         assert "learned from" not in done.stderr and "(denied)" not in done.stderr
         assert measured(f"evaluate {head} judged.csv", folder)["seen"]["denied"] == 0
     assert measured("evaluate judged judged.csv", folder)["seen"]["denied"] > 0
+
+
+def older(head, new, forget=()):
+    "A folder as a version wrote it that did not keep what does not hold"
+    old = shutil.copytree(head, new, dirs_exist_ok=True)
+    split, report = pd.read_csv(old / "split.csv", dtype=str), json.loads((old / "report.json").read_text())
+    split[split["holds"] == "1"].drop(columns="holds").to_csv(old / "split.csv", index=False, lineterminator="\n")
+    report["files"]["split.csv"] = sha256(old / "split.csv")
+    for name in forget: del report["data"]["kept"][name]
+    (old / "report.json").write_text(json.dumps(report))
+    return old
+
+
+@pytest.mark.parametrize("line", ["", " judged.csv", " both.csv --drop-seen"])
+@pytest.mark.parametrize("forget, says", [((), "the {count} pairs"), (("labelled as not holding",), "pairs, if any,")])
+def test_a_folder_that_does_not_keep_what_did_not_hold_says_so(judged, line, forget, says):
+    folder, rows = judged
+    pd.concat([PAIRS[:9].set_axis(["parent", "child"], axis=1), PAIRS]).to_csv(folder / "both.csv", index=False)
+    old = older(folder / "judged", folder / "old", forget)
+    said = says.format(count=(rows["label"] == 0).sum())
+    assert f"split.csv was written by an older version, without {said} that did not hold for fit" in run(
+        f"evaluate {old.name}{line}", folder).stderr
+    assert "older version" not in run(f"evaluate judged{line}", folder).stderr
+
+
+def test_a_folder_of_pairs_without_labels_has_lost_nothing(tree):
+    assert "older version" not in run(f"evaluate {older(tree / 'head', tree / 'old').name}", tree).stderr
 
 
 def test_pairs_that_fit_knew_with_the_other_label_are_said_and_count_as_seen(judged):

@@ -193,11 +193,10 @@ def test_what_becomes_of_rows_that_do_not_hold_is_said(labelled):
     report = json.loads((folder / "more" / "report.json").read_text())
     follow = report["data"]["kept"]["labelled as not holding"] - sum(report["denied"].values())
     assert f"implied by chains of pairs: {follow}, neither learned from nor measured" in said and follow >= 7
-    assert "weights of what does not hold: not used" in said
     part = np.where(rows["label"] == 0, "test", np.where(np.arange(len(rows)) % 4, "train", "test"))
     rows.assign(split=part).to_csv(folder / "parts.csv", index=False)
     said = run(f"fit parts.csv --split-column split {how}", folder).stdout
-    assert "not learned from (none is in train)" in said and "weights" not in said
+    assert "not learned from (none is in train)" in said
 
 
 def test_denied_pairs_need_not_be_learned_from(labelled):
@@ -218,3 +217,19 @@ def test_a_file_for_the_test_and_a_pair_in_both_files(labelled):
     assert tested == set(rows[150:][["child", "parent"]].itertuples(index=False, name=None))
     report = json.loads((folder / "two" / "report.json").read_text())
     assert report["inputs"]["held_out"] == {"test": sha256(folder / "test.csv")}
+
+
+@pytest.mark.parametrize("sep, how", [(",", ""), (";", " --sep ';'")])
+def test_training_pairs_without_labels_and_held_out_ones_with_labels(labelled, sep, how):
+    folder, rows = labelled
+    held, test = rows[rows["label"] == 1][:70], rows[150:]
+    held = held[~held.index.isin(test.index)]
+    held.drop(columns="label").to_csv(folder / "bare.csv", index=False)
+    test.to_csv(folder / "judged.csv", index=False, sep=sep)
+    done = run(f"fit bare.csv --test judged.csv --vectors vectors.csv --epochs 1 --out bare{how}", folder)
+    assert "without labels: bare.csv: each row holds" in done.stderr and "without labels: bare.csv" in done.stdout
+    assert ("not with that separator and encoding: bare.csv" in done.stderr) == bool(how)
+    report = json.loads((folder / "bare" / "report.json").read_text())
+    counts = test["label"].value_counts()
+    assert report["pairs"]["test"] == counts[1] and report["denied"] == {"train": 0, "valid": 0, "test": counts[0]}
+    assert "label_auc" in report["metrics"]["test"]

@@ -3,6 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rolebregman.cli.inputs import columns_text
 from rolebregman.common import pairs_of_numbers
 from rolebregman.datasets import (
     columns_named,
@@ -193,3 +194,33 @@ def test_numbered_pairs_are_the_unique_ones_in_the_order_of_their_ids(columns, s
     if said: assert (more["weight"].to_numpy() == [int(s + t) for s, t in found]).all()
     with pytest.raises(ValueError, match="t: no pair is left; dropped {'self-pair': 60}"):
         numbered_pairs(rows.assign(target=rows["source"]), {}, "t")
+
+
+@pytest.mark.parametrize("name, labels", [("y", (1, 0)), ("holds", ("Yes", " no")), ("is_true", ("True", "False")),
+                                          ("target_label", ("1.0", "0.0"))])
+def test_a_column_that_seems_to_say_which_rows_hold_is_mentioned(name, labels):
+    table = pd.DataFrame(dict(source=list("abcd"), target=list("efgh"))).assign(**{name: [*labels, *labels]})
+    said = read_rows(table)[1]["label column not used"]
+    assert said.startswith(f"{name} (") and "name it with label= if it says which rows hold" in said
+    told = columns_text(read_rows(table)[1])
+    assert f"{name} (" in told and "name it with --label" in told
+    for other in ([1, 1, 1, 1], [0, 1, 2, 0], ["a", "0", "1", "0"]):
+        assert "label column not used" not in read_rows(table.assign(**{name: other}))[1]
+    assert "label column not used" not in read_rows(table, label=name)[1]
+    rows, read, _ = read_rows(table.rename(columns={name: " Labels"}))
+    assert rows["holds"].tolist() == [True, False] * 2 and read["label column"] == " Labels"
+
+
+@pytest.mark.parametrize("name", ["rel type", "Relations", "edge_label"])
+def test_relations_by_other_names_are_told_apart(name):
+    table = pd.DataFrame(dict(source=list("abcd"), target=list("efgh"))).assign(**{name: list("xyxy")})
+    with pytest.raises(ValueError, match=r"has several relations: 'x' \(2\), 'y' \(2\)"): read_rows(table)
+    assert len(read_rows(table, relation="x")[0]) == 2
+
+
+@pytest.mark.parametrize("header, says", [("a^b", "it has one column alone: of a file of pairs pass sep="),
+                                          ("a;b", "its header has semicolons"), ("a b", "one column alone")])
+def test_advice_on_a_file_of_one_column_is_of_its_separator(tmp_path, header, says):
+    (tmp_path / "p.csv").write_text(f"{header}\n1{header[1]}2\n")
+    with pytest.raises(ValueError, match=f"p.csv: cannot tell source from target .*{says}"):
+        read_rows(tmp_path / "p.csv")

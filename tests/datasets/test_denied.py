@@ -1,5 +1,6 @@
 "Pairs that do not hold: a part where their source is, no item in two parts, uniform draws beside edges of the source"
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -65,6 +66,35 @@ def test_draws_are_uniform_over_denied_pairs_and_over_the_edges_of_their_source(
     for source, numbers in ((3, [0, 2]), (0, [1, 3]), (7, [0, 1, 2, 3])):  # of 7 nothing holds: any edge
         drawn = Counter(beside[pairs[:, 0] == source].tolist())
         assert sorted(drawn) == numbers and chisquare(list(drawn.values())).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("weights, denied_weights", [
+    ([2, 1, 0, 3], [1, 2, 0]), ([1, 1, 1, 1], [0, 1, 3]), ([0, 2, 0, 1], [4, 1, 1]), (None, [1, 3, 2])])
+def test_a_pair_of_weight_two_is_drawn_as_two_rows_of_it_and_one_of_weight_zero_never(weights, denied_weights):
+    rows, ds = [(3, 8), (0, 5), (7, 2)], made([(3, 8), (0, 5), (7, 2)])
+    weighted = replace(ds, denied_weights=denied_weights, weights=weights)
+    drawn = Counter()
+    pairs, beside = DeniedPairs(weighted).sample(12_000, torch.Generator().manual_seed(0))
+    for pair, edge in zip(map(tuple, pairs.tolist()), beside.tolist(), strict=True):
+        drawn[pair, edge] += 1
+    expected = Counter()
+    for pair, often in zip(rows, denied_weights, strict=True):  # every pair beside every edge, as rows would be
+        of = dict(enumerate(weights or [1] * 4))
+        own = {k: w for k, w in of.items() if ds.edges["train"][k, 0] == pair[0]}
+        own = own if sum(own.values()) else of
+        for k, w in own.items():
+            expected[pair, k] += often / sum(denied_weights) * w / sum(own.values())
+    expected = {key: share for key, share in expected.items() if share}
+    assert set(drawn) == set(expected)
+    assert len(drawn) == 1 or chisquare([drawn[k] for k in expected],
+                                        [12_000 * share for share in expected.values()]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("weights, said", [([1, 2], "shape (2,), expected (3,)"), ([1, -1, 0], "[1] = -1")])
+def test_weights_of_denied_pairs_that_cannot_be(weights, said):
+    with pytest.raises(ValueError, match="denied_weights") as found:
+        replace(made([(3, 8), (0, 5), (7, 2)]), denied_weights=weights)
+    assert said in str(found.value)
 
 
 @pytest.mark.parametrize("denied", [[(3, 8)], [(7, 2), (8, 2)]])

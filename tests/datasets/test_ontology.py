@@ -195,7 +195,7 @@ def test_another_release_is_fetched_by_its_date_and_must_say_so(tmp_path, monkey
     (dict(relations=["is_a", "partof"]), r"has no edge of \['partof'\]"),
     (dict(split="random"), r"split = 'random', expected 'edge' or 'node'"),
     (dict(split="node", namespace="molecular_function"), r"too few to split by node"),
-    (dict(namespace="molecular_function"), r"edges are too few to split"),
+    (dict(namespace="molecular_function"), r"\w.*: \d+ edges are too few to split .* Give more pairs$"),
 ])
 def test_options_that_there_are_not_are_refused(tmp_path, options, says):
     with pytest.raises(ValueError, match=says):

@@ -225,7 +225,7 @@ def test_a_pool_in_which_every_node_is_a_positive_of_a_source_is_refused():
 @pytest.mark.parametrize("pairs, options, says", [
     (pd.DataFrame(dict(source=["w00"], target=["w00"])), {}, r"no pair is left; dropped \{'self-pair': 1\}"), # one node
     (PAIRS[:1], {}, r"1 edges are too few to split"),
-    (PAIRS[:4], {}, r"4 edges are too few to split .*: the valid part would have 0. Give more pairs"),
+    (PAIRS[:4], {}, r"a DataFrame: 4 edges are too few to split .*: the valid part would have 0. Give more pairs"),
     (PAIRS[:0], {}, r"pairs has 0 rows"),
     (PAIRS.assign(label="maybe"), {}, r"row 0 .*: label 'maybe' is no number"),
     (PAIRS.assign(label=0.7), {}, r"row 0 .*: label 0.7 is neither 0 nor 1; say with min_label="),

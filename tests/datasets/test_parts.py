@@ -106,11 +106,107 @@ def test_an_item_without_a_vector_is_named_with_its_file_and_row(tmp_path, name)
         from_pairs(tmp_path / "train.csv", VECTORS, ids=IDS, valid=tmp_path / "valid.csv", test=tmp_path / "test.csv")
 
 
+@pytest.mark.parametrize("labels", [[1, 0] * 5, ["yes", "no"] * 5, ["entailment", "neutral"] * 5])
+@pytest.mark.parametrize("name", ["label", "Gold_Label", "says"])
+@pytest.mark.parametrize("parts", [("test",), ("valid", "test"), ("valid",)])
+def test_training_pairs_without_labels_hold_whatever_the_labels_of_the_held_out_ones(tmp_path, labels, name, parts):
+    pairs, how = some_pairs(50), dict(label="says") if name == "says" else {}
+    table(pairs[:30]).to_csv(tmp_path / "train.csv", index=False)
+    files = {part: table(pairs[30 + 10 * k:40 + 10 * k], **{name: labels}) for k, part in enumerate(parts)}
+    ds = from_pairs(tmp_path / "train.csv", VECTORS, ids=IDS, **files, **how)
+    assert named(ds, "train") | (named(ds, "valid") if "valid" not in files else set()) == pairs_in(table(pairs[:30]))
+    for part, frame in files.items():
+        assert named(ds, part) == pairs_in(frame[::2])
+        assert {(ds.id(s), ds.id(t)) for s, t in ds.denied[part]} == pairs_in(frame[1::2])
+    assert not len(ds.denied["train"])
+    said = ds.report["read"]["without labels"]
+    assert said == f"{tmp_path / 'train.csv'}: each row holds" and said in columns_text(ds.report["read"])
+
+
+def test_a_label_that_no_file_has_and_strengths_of_some_files_alone_are_refused(tmp_path):
+    table(some_pairs(50)[:30]).to_csv(tmp_path / "train.csv", index=False)
+    test = table(some_pairs(50)[30:], strength=range(20))
+    for how in (dict(label="says"), dict(label="strength", min_label=7)):
+        with pytest.raises(ValueError, match=rf"train.csv has no column '{how['label']}'|train.csv has no column"):
+            from_pairs(tmp_path / "train.csv", VECTORS, ids=IDS, test=test, **how)
+    other = table(some_pairs(50)[:30], label=1)  # is it labelled by that?
+    with pytest.raises(ValueError, match="pairs has no column 'strength'"):
+        from_pairs(other, VECTORS, ids=IDS, test=test, label="strength")
+
+
+def test_held_out_pairs_need_no_weight():
+    pairs = some_pairs(40)
+    ds = from_pairs(table(pairs[:30], w=np.arange(30)), VECTORS, ids=IDS, test=table(pairs[30:]), weight_column="w")
+    assert named(ds, "test") == pairs_in(table(pairs[30:])) and len(ds.weights) == len(ds.edges["train"])
+    with pytest.raises(ValueError, match="pairs has no column 'w'"):
+        from_pairs(table(pairs[:30]), VECTORS, ids=IDS, test=table(pairs[30:], w=1), weight_column="w")
+
+
+WRITERS = {
+    "plain.csv": lambda frame, path: frame.to_csv(path, index=False),
+    "tabs.tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    "semicolons.csv": lambda frame, path: frame.to_csv(path, index=False, sep=";"),
+    "old.csv": lambda frame, path: frame.to_csv(path, index=False, encoding="latin-1"),
+    "both.csv.gz": lambda frame, path: frame.to_csv(path, index=False, sep=";", encoding="latin-1"),
+    "table.parquet": lambda frame, path: frame.to_parquet(path),
+    "lines.jsonl": lambda frame, path: frame.to_json(path, orient="records", lines=True, force_ascii=False),
+    "packed.csv.zip": lambda frame, path: frame.to_csv(path, index=False, sep=";"),
+    "table": None}  # not a file
+
+
+@pytest.mark.parametrize("first", ["plain.csv", "semicolons.csv", "old.csv", "both.csv.gz", "table.parquet"])
+@pytest.mark.parametrize("second", WRITERS)
+def test_files_of_another_separator_encoding_or_format(tmp_path, first, second):
+    pairs, ids = some_pairs(40), [f"ärger{i}" for i in range(40)]
+    frames = [pd.DataFrame(np.array(ids)[some], columns=["source", "target"]) for some in (pairs[:30], pairs[30:])]
+    given = []
+    for frame, name, folder in zip(frames, (first, second), ("a", "b")):
+        (tmp_path / folder).mkdir()
+        given.append(tmp_path / folder / name if WRITERS[name] else frame)
+        if WRITERS[name]: WRITERS[name](frame, given[-1])
+    names = {first, second}
+    how = dict(sep=";") if names & {"semicolons.csv", "both.csv.gz", "packed.csv.zip"} else {}
+    how |= dict(encoding="latin-1") if names & {"old.csv", "both.csv.gz"} else {}
+    ds = from_pairs(given[0], VECTORS, ids=ids, test=given[1], **how)
+    assert named(ds, "test") == pairs_in(frames[1])
+    assert named(ds, "train") | named(ds, "valid") == pairs_in(frames[0])
+    if first == "plain.csv" and second == "both.csv.gz":
+        said = ds.report["read"]["not with that separator and encoding"]
+        assert said == str(given[0]) and said in columns_text(ds.report["read"])
+
+
+@pytest.mark.parametrize("how", [dict(sep="|"), dict(encoding="utf-16"), dict(sep="|", encoding="latin-1")])
+def test_what_no_file_has_is_refused(tmp_path, how):
+    table(some_pairs(40)[:30]).to_parquet(tmp_path / "train.parquet")
+    for test in (table(some_pairs(40)[30:]), tmp_path / "train.parquet"):
+        with pytest.raises(ValueError, match=r"only .csv, .tsv and .tab have a sep= and an encoding=; leave them out"):
+            from_pairs(tmp_path / "train.parquet", VECTORS, ids=IDS, test=test, **how)
+    for name, some in dict(train=slice(30), test=slice(30, 40)).items():
+        table(some_pairs(40)[some]).to_csv(tmp_path / f"{name}.csv", index=False)
+    if how == dict(sep="|"):
+        with pytest.raises(ValueError, match="train.csv: cannot tell source from target .* its header has commas"):
+            from_pairs(tmp_path / "train.csv", VECTORS, ids=IDS, test=tmp_path / "test.csv", **how)
+
+
+@pytest.mark.parametrize("how", ["files", "column", "words", "missing"])
+def test_training_pairs_of_which_none_holds_are_named_with_their_file(tmp_path, how):
+    pairs, path = some_pairs(40), tmp_path / "own.csv"
+    train, test = table(pairs[:30], label=0), table(pairs[30:], label=1)
+    if how == "words": train, test = train.assign(label="no"), test.assign(label="yes")
+    more = dict(test=test)
+    if how == "column":
+        train, more = pd.concat([train.assign(s="train"), test.assign(s="test")]), dict(split_column="s")
+    if how == "missing":
+        train = pd.concat([train, table([(0, 1)], label=1).assign(target="nobody")])
+        more |= dict(missing="drop")
+    train.to_csv(path, index=False)
+    with pytest.raises(ValueError, match=r"own.csv: (none of its 30 rows holds|no pair of train is left that holds)"):
+        from_pairs(path, VECTORS, ids=IDS, **more)
+
+
 def test_a_column_that_only_one_file_has_is_refused():
     with pytest.raises(ValueError, match="pairs= has labels and test= has none"):
         read_parts(dict(train=table([(0, 1)], label=1), test=table([(2, 3)])))
-    with pytest.raises(ValueError, match="valid= has weights and pairs= has none|column 'w'"):
-        read_parts(dict(train=table([(0, 1)]), valid=table([(2, 3)], w=1.0)), weight_column="w")
 
 
 @pytest.mark.parametrize("how", [dict(split="node"), dict(split_column="part")])

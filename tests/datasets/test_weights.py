@@ -30,6 +30,29 @@ def test_each_training_edge_has_the_weight_of_its_row_whatever_the_order(tmp_pat
     assert ds.report["read"]["weight column"] == "weight" and "weight (weight)" in ds.report["read"]["used columns"]
 
 
+@pytest.mark.parametrize("labels, how", [((1, 0), {}), (("entailment", "neutral"), {}), ((7, 2), dict(min_label=5))])
+def test_each_denied_pair_of_training_has_the_weight_of_its_row(labels, how):
+    turned = PAIRS[PAIRS["child"] < "w05"].rename(columns=dict(child="parent", parent="child"))
+    rows = pd.concat([PAIRS.assign(label=labels[0]), turned.assign(label=labels[1])], ignore_index=True)
+    rows = rows.assign(weight=np.arange(len(rows)) % 7 / 2)
+    for some in (rows, rows[::-1], pd.concat([rows, rows])):
+        ds = from_pairs(some, VECTORS, ids=WORDS, weight_column="weight", fractions=(1, 0, 0), **how)
+        names, of = ds.nodes["id"].to_numpy(), {(a, b): w for a, b, _, w in rows.to_numpy().tolist()}
+        denied = [(names[s], names[t]) for s, t in ds.denied["train"]]
+        assert len(denied) == len(turned) and ds.denied_weights.tolist() == [of[pair] for pair in denied]
+        assert of_edges(ds) == {pair: of[pair] for pair in of_edges(ds)}
+
+
+def test_denied_pairs_may_all_be_of_weight_zero_but_not_those_that_hold():
+    turned = PAIRS[:4].rename(columns=dict(child="parent", parent="child")).assign(label=0)
+    holding = PAIRS.assign(label=1)
+    rows = pd.concat([holding.assign(weight=2), turned.assign(weight=0)])
+    assert not from_pairs(rows, VECTORS, ids=WORDS, weight_column="weight").denied_weights.any()
+    rows = pd.concat([holding.assign(weight=0), turned.assign(weight=2)])
+    with pytest.raises(ValueError, match="pairs: the weight of each of the 11 pairs to learn from is 0"):
+        from_pairs(rows, VECTORS, ids=WORDS, weight_column="weight")
+
+
 def test_a_column_weight_that_was_not_named_is_mentioned_and_not_used():
     for name in ("weight", " Weight ", "WEIGHTS"):
         ds = from_pairs(OWN.rename(columns=dict(weight=name)), VECTORS, ids=WORDS)

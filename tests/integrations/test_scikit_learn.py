@@ -91,7 +91,7 @@ def test_the_threshold_is_where_most_are_told_apart(toy, flip):
     ds = _dataset(*np.hsplit(X, 2), holds ^ flip, 0, weights=np.arange(1.0, 41))
     head = make_head("euclidean", toy.dim).double()
     near, far = (head.score(*ds.features[e.T]).numpy() for e in (ds.edges["train"], ds.denied["train"]))
-    value = lambda t: np.average(near <= t, weights=ds.weights) + (far > t).mean()
+    value = lambda t: np.average(near <= t, weights=ds.weights) + np.average(far > t, weights=ds.denied_weights)
     every = np.sort(np.concatenate([near, far]))
     assert value(_threshold(head, ds, 0)) == pytest.approx(max(map(value, (every[1:] + every[:-1]) / 2)))
 
