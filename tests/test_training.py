@@ -1,5 +1,6 @@
 """Sampling, losses and the training loop, on graphs small enough to be checked by brute force."""
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -408,3 +409,23 @@ def test_denied_loss_against_pairs_one_by_one():
         for loss, values in by_hand.items():
             found = denied_loss(head, ds.features, denied, edges, TrainConfig(loss=loss, margin=0.3), weights=weights)
             assert found.item() == pytest.approx(((weights * values).sum() / weights.sum()).item(), rel=1e-5)
+
+
+def test_the_seconds_of_a_history_are_those_that_it_took():
+    began, slow = time.perf_counter(), []
+    ds = toy_tree(depth=4, dim=8)
+
+    def wait(history):
+        slow.append(history.seconds)
+        time.sleep(0.2)
+    history = fit(make_head("euclidean", 8), ds, replace(FAST, epochs=2, patience=0), progress=wait)
+    assert slow == [0.0, 0.0] and 0.4 < history.seconds < time.perf_counter() - began
+    assert f"2 epochs in {history.seconds:.1f} s" in repr(history)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch, compile):
+    asked = []
+    monkeypatch.setattr("rolebregman.training.compiled", lambda function: asked.append(function) or function)
+    fit(make_head("euclidean", 8), toy_tree(depth=3, dim=8), replace(FAST, epochs=1), progress=False, compile=compile)
+    assert bool(asked) == compile

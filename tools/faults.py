@@ -14,17 +14,11 @@ import re
 import resource
 import signal
 import socketserver
-import sys
 import tempfile
 import time
 from argparse import ArgumentParser
 from pathlib import Path
 from unittest import mock
-
-ROOT = Path(__file__).resolve().parents[1]
-ROWS = ROOT / "results/faults.csv"
-COLUMNS = ["fault", "subject", "tried", "held", "first"]
-if __name__ == "__main__": sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np
 import pandas as pd
@@ -39,6 +33,9 @@ from rolebregman.retrieval import TargetIndex
 from rolebregman.study import Store, Task, run_grid
 from rolebregman.training import TrainConfig, fit
 
+ROOT = Path(__file__).resolve().parents[1]
+ROWS = ROOT / "results/faults.csv"
+COLUMNS = ["fault", "subject", "tried", "held", "first"]
 torch.set_num_threads(1)
 
 
@@ -196,7 +193,8 @@ class Fit(Subject):
         "The seed of what is evaluated; None where evaluate refuses it, as it is to do with files of two fits"
         try: command(folder, "evaluate head")
         except Refused as error:
-            if re.search("is not the file that|of another head|may have been learned|was written anew while", str(error)): return None
+            said = "is not the file that|of another head|may have been learned|was written anew while"
+            if re.search(said, str(error)): return None
             raise
         return int(re.search(r'"seed": (\d+)', (folder / "head/report.json").read_text())[1])
 
