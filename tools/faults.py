@@ -287,6 +287,7 @@ def crowded(subject: Subject, writes: int) -> tuple[int, int, str]:
                 said = f"{found} was read"
             except Exception as error: good, said = False, f"{type(error).__name__}: {error}"
             tried, held, first = tried + 1, held + good, first or ("" if good else said)
+            time.sleep(0.02)
         subject.write(folder, 2 * writes + 1)
         good = subject.whole(folder, 2 * writes + 1)
     return tried + 1, held + good, first or ("" if good else "not whole after a write in peace")

@@ -26,7 +26,7 @@ COLUMNS = ["mutant", "module", "line", "kind", "outcome", "killed_by"]
 TESTS = {
     "icnn/activations": ["icnn/test_activations.py", "icnn/test_potential.py", "heads/test_derivatives.py"],
     "icnn/potential": ["icnn/test_potential.py", "heads/test_role_head.py", "heads/test_divergence_laws.py"],
-    "heads/role_head": ["heads/test_role_head.py", "test_saved.py", "heads/test_laws.py:bregman"],
+    "heads/role_head": ["heads/test_role_head.py", "test_saved.py", "heads/test_laws.py:bregman-both and not fresh"],
     "heads/distance_head": ["heads/test_distance_head.py", "heads/test_files.py", "test_saved.py",
                             "heads/test_laws.py:euclidean or mlp or none-linear or lengths or inputs or scale"],
     "heads/inputs": ["heads/test_derivatives.py:lengths", "heads/test_distance_head.py",
@@ -70,6 +70,9 @@ class Mutant:
 
 def _changes(node: ast.AST, segment) -> Iterator[tuple[str, ast.AST | tuple, str]]:
     "Kind, what is replaced (a node, or two nodes between which an operator stands), and by what"
+    if isinstance(node, (ast.Expr, ast.AugAssign)) and not (isinstance(node, ast.Expr)
+                                                            and isinstance(node.value, ast.Constant)):
+        yield "statement", node, "pass"
     if isinstance(node, ast.Compare):
         for left, op, right in zip([node.left, *node.comparators], node.ops, node.comparators):
             yield "comparison", (left, right, SWAPS[type(op)]), ""
@@ -87,8 +90,6 @@ def _changes(node: ast.AST, segment) -> Iterator[tuple[str, ast.AST | tuple, str
         yield "condition", node.test, f"(not ({segment(node.test)}))"
     elif isinstance(node, ast.Return) and node.value is not None:
         yield "return", node.value, "None"
-    elif isinstance(node, (ast.Expr, ast.AugAssign)) and not isinstance(getattr(node, "value", 0), ast.Constant):
-        yield "statement", node, "pass"
     elif isinstance(node, ast.Attribute) and node.attr in NAMES:
         yield "name", node, segment(node.value) + "." + NAMES[node.attr]
     elif isinstance(node, ast.Call):
@@ -143,7 +144,7 @@ def sample(number: int, seed: int) -> list[Mutant]:
     "So many mutants, of each module by its size; a larger number has the smaller sample in it"
     drawn = []
     for module in TESTS:
-        some = mutants(module)
+        some = list(mutants(module))
         random.Random(f"{seed} {module}").shuffle(some)
         drawn += [((i + 0.5) / len(some), mutant) for i, mutant in enumerate(some)]
     drawn.sort(key=lambda pair: pair[0])  # each module at the same share
