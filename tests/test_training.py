@@ -429,3 +429,17 @@ def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch, c
     monkeypatch.setattr("rolebregman.training.compiled", lambda function: asked.append(function) or function)
     fit(make_head("euclidean", 8), toy_tree(depth=3, dim=8), replace(FAST, epochs=1), progress=False, compile=compile)
     assert bool(asked) == compile
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.1, 50.0])
+def test_weights_count_by_their_ratios_also_where_all_are_less_than_one(factor):
+    weights, near, far = torch.tensor([0.3, 0.0, 0.5, 0.2]), torch.rand(4), torch.rand(4)
+    for loss in rank_loss, direction_loss:
+        torch.testing.assert_close(loss(near, far, weights=factor * weights), loss(near, far, weights=weights))
+    distances, many = torch.rand(4, 6), factor * weights
+    found, wanted = softmax_loss(distances, torch.zeros(4, 6, dtype=torch.bool), many), 0.0
+    for i in range(4):  # a candidate of the batch stands there as often as its pair, the row's own and drawn ones once
+        often = [1.0 if j == i or j >= 4 else float(many[j]) for j in range(6)]
+        total = sum(n * math.exp(-d) for n, d in zip(often, distances[i].tolist()))
+        wanted += float(many[i] / many.sum()) * (float(distances[i, i]) + math.log(total))
+    assert float(found) == pytest.approx(wanted, rel=1e-5)
