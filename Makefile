@@ -12,7 +12,7 @@ QUARTO := 1.7.34
 say = @printf '\n%s  %s\n' "$$(date +%H:%M:%S)" $(1)
 
 .DEFAULT_GOAL := help
-.PHONY: help study test site docs quarto notebooks export bench constraints clean
+.PHONY: help study test site docs quarto notebooks export bench mutants faults coverage audit constraints clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/' | expand -t 22
@@ -61,6 +61,25 @@ export: .venv/.dev ## Clean the notebooks, write the library from them, and what
 
 bench: .venv/.dev ## Run the benchmarks and print the budgets (ARGS=--all for the long ones, ARGS=--report for none)
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+# All three are long, and go on where they were stopped or run a part (ARGS="--help"); guides/trust shows their rows.
+mutants: .venv/.dev ## Change the library in one place at a time and see whether a test notices (ARGS="--minutes 60")
+	@$(BIN)/python tools/mutants.py $(ARGS)
+
+faults: export OMP_NUM_THREADS ?= 1
+faults: .venv/.dev ## Kill, crowd and starve what is written, and work for an hour in the memory of a minute (ARGS="--minutes 5")
+	@PYTHONPATH=.:tests $(BIN)/python tools/faults.py $(ARGS)
+
+coverage: export OMP_NUM_THREADS ?= 1
+coverage: export TOKENIZERS_PARALLELISM := false
+coverage: .venv/.dev ## Branches of the library that no test takes
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=json:_proc/coverage.json
+	@$(BIN)/python tools/covered.py _proc/coverage.json
+
+# Asks an index of advisories for every pin, so it needs the network; pip-audit is no part of the checks' environment.
+audit: | $(BIN)/pip ## Compare the versions of constraints.txt with known advisories
+	@$(PYTHON) -m venv _proc/audit && _proc/audit/bin/pip install -qq pip-audit
+	@_proc/audit/bin/pip-audit --no-deps --disable-pip -r constraints.txt
 
 # Resolve every extra anew, with no pins but torch's, and write down what came.
 constraints: ## Renew constraints.txt after a change of requirements in settings.ini

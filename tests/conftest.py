@@ -1,4 +1,5 @@
 "What holds for every test: one thread, fixed seeds, no state that leaks from one test into the next"
+import os
 import random
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from rolebregman.datasets import FetchError, fetch
 
@@ -14,7 +15,10 @@ matplotlib.use("Agg")
 torch.set_num_threads(1)
 # A machine that does other work is slow, and that says nothing about the library.
 settings.register_profile("rolebregman", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("rolebregman")
+# Where a program asks whether a test fails at all: no smaller example is looked for, and the same ones are drawn.
+settings.register_profile("mutants", settings.get_profile("rolebregman"), phases=[Phase.explicit, Phase.generate],
+                          derandomize=True, database=None)
+settings.load_profile(os.environ.get("ROLEBREGMAN_HYPOTHESIS", "rolebregman"))
 root = Path(__file__).resolve().parents[1]
 
 

@@ -22,7 +22,8 @@ from tables import with_best_in_bold, without_row_numbers
 ALL_NAMES = "guides/names"  # the page that lists them
 # Pages of which a reader wants pictures and tables; their code is folded.
 RESULTS = {"main_results", "ablations", "interpretability", "ogb", "study/control", "study/role_maps",
-           "study/more_negatives", "study/rival_starts", "study/gaps", "study/joint_training"}
+           "study/more_negatives", "study/rival_starts", "study/gaps", "study/joint_training", "study/published",
+           "guides/trust"}
 COLAB = "https://colab.research.google.com/github"
 
 

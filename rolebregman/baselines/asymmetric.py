@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..heads.distance_head import DistanceHead
+from ..heads.inputs import length, root
 from ..heads.role_head import SharedMap
 from ..icnn.potential import NonNegativeWeight
 
@@ -130,7 +131,7 @@ class WideNorm(SharedMap):
         "Equation (3)"
         d = v - u
         mixtures = torch.cat([d, -d], -1).relu() @ self.weight().to(d.dtype).T
-        norms = torch.linalg.vector_norm(mixtures.unflatten(-1, (-1, self.size)), dim=-1)
+        norms = length(mixtures.unflatten(-1, (-1, self.size)))
         return self.log_scale.exp() * maxmean(norms, self.mix)
 
 # %% ../../nbs/baselines/asymmetric.ipynb #847122a4
@@ -166,7 +167,7 @@ class TransE(SharedMap):
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "Equation (4)"
         d, k = u - v, v.shape[-1]
-        size = d.abs().mean(-1) if self.norm == 1 else torch.linalg.vector_norm(d, dim=-1) / math.sqrt(k)
+        size = d.abs().mean(-1) if self.norm == 1 else length(d) / math.sqrt(k)
         return self.log_scale.exp() * size
 
 # %% ../../nbs/baselines/asymmetric.ipynb #814297bc
@@ -200,9 +201,7 @@ class RotatE(SharedMap):
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "Equation (4)"
         real, imaginary = (u - v).chunk(2, -1)
-        square = real.square() + imaginary.square()
-        tiny = torch.finfo(square.dtype).tiny  # gives zero a slope of zero, and is lost in all else
-        return self.log_scale.exp() * (square + tiny).sqrt().mean(-1)
+        return self.log_scale.exp() * root(real.square() + imaginary.square()).mean(-1)
 
 # %% ../../nbs/baselines/asymmetric.ipynb #6e45ddc3
 class Tversky(SharedMap):

@@ -10,9 +10,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..heads.distance_head import DistanceHead
+from ..heads.inputs import length, root, unit_length
 
 # %% ../../nbs/baselines/distances.ipynb #e52683fb
 class SquaredDistance(DistanceHead):
@@ -41,12 +41,11 @@ class Euclidean(SquaredDistance):
 
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "`scale ||u - v||`"
-        return self.log_scale.exp() * torch.linalg.vector_norm(u - v, dim=-1)
+        return self.log_scale.exp() * length(u - v)
 
     def from_form(self, z: Tensor) -> Tensor:
         "The distance from half its square; zero, with slope zero, where rounding leaves no positive number"
-        apart = z > 0
-        return self.log_scale.exp() * torch.where(apart, 2 * z, 1.0).sqrt() * apart
+        return self.log_scale.exp() * root(2 * z)
 
 # %% ../../nbs/baselines/distances.ipynb #d47a9a78
 class Cosine(SquaredDistance):
@@ -63,7 +62,7 @@ class Cosine(SquaredDistance):
 
     def source(self, x: Tensor) -> Tensor:
         "The unit vector"
-        return F.normalize(x, dim=-1)
+        return unit_length(x)
 
     def target(self, y: Tensor) -> Tensor:
         "The unit vector"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..heads.distance_head import DistanceHead
+from ..heads.inputs import length, root, unit_length
 from ..heads.role_head import SharedMap
 
 # %% ../../nbs/baselines/hyperbolic.ipynb #f5779c4a
@@ -25,8 +26,8 @@ def polar(
     spread: float,  # radii stay below `inner + spread`
 ) -> Tensor:  # (..., k + 1)
     "Unit vector and hyperbolic radius"
-    radius = torch.linalg.vector_norm(w, dim=-1, keepdim=True)
-    return torch.cat([F.normalize(w, dim=-1), inner + spread * torch.tanh(radius / spread)], -1)
+    radius = length(w).unsqueeze(-1)
+    return torch.cat([unit_length(w), inner + spread * torch.tanh(radius / spread)], -1)
 
 # %% ../../nbs/baselines/hyperbolic.ipynb #7def588b
 def hyperbolic_distance(
@@ -37,8 +38,7 @@ def hyperbolic_distance(
     chord = (u[..., :-1] - v[..., :-1]).square().sum(-1) / 4
     r, q = u[..., -1], v[..., -1]
     square = torch.sinh((r - q).abs() / 2).square() + torch.sinh(r) * torch.sinh(q) * chord
-    apart = square > 0
-    return 2 * torch.asinh(torch.where(apart, square, 1.0).sqrt() * apart)  # no slope at zero: as norms do
+    return 2 * torch.asinh(root(square))
 
 # %% ../../nbs/baselines/hyperbolic.ipynb #998f0423
 class Poincare(DistanceHead):
@@ -127,7 +127,7 @@ class EntailmentCones(SharedMap):
     def compare(self, u: Tensor, v: Tensor) -> Tensor:
         "The scale times `E(v, u)`"
         inside, outside = v[..., -1], u[..., -1]
-        chord = torch.linalg.vector_norm(u[..., :-1] - v[..., :-1], dim=-1)
+        chord = length(u[..., :-1] - v[..., :-1])
         across = torch.sinh(outside) * chord * (1 - chord * chord / 4).clamp(min=1e-12).sqrt()
         along = torch.sinh(outside - inside) - torch.cosh(inside) * torch.sinh(outside) * chord * chord / 2
         apart = (across != 0) | (along != 0)

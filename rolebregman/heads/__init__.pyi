@@ -14,6 +14,8 @@ from .files import sketch as sketch
 from .files import write_files as write_files
 from .inputs import INPUTS as INPUTS
 from .inputs import Standardizer as Standardizer
+from .inputs import length as length
+from .inputs import root as root
 from .inputs import unit_length as unit_length
 from .ranking import Candidates as Candidates
 from .ranking import doubled as doubled

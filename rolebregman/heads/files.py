@@ -65,20 +65,31 @@ def write_files(
             path.unlink(missing_ok=True)
 
 # %% ../../nbs/heads/files.ipynb #f11e0013
+def _file(path):
+    "What tells a file from one that takes its place"
+    about = path.stat()
+    return about.st_ino, about.st_mtime_ns, about.st_size
+
+
 @contextmanager
 def open_files(
     folder: Path,  # what `save_pretrained` has written
 ) -> Iterator[tuple]:  # path of the config, mark or None, shape of each tensor by name, and the open safetensors
-    "Within `with`: the files of a head. Raises `FileNotFoundError` for a missing one, `SafetensorError` for damage"
+    """Within `with`: the files of a head, to be read in there.
+
+    Raises `FileNotFoundError` for a missing one, `SafetensorError` for damage, and at the end `ValueError` where the
+    weights were saved anew meanwhile: what was read may be of both."""
     config, weights = folder / "config.json", folder / "model.safetensors"
     missing = f"is missing: {folder} is not a folder written by save_pretrained"
     if not weights.is_file(): raise FileNotFoundError(f"{weights if config.is_file() else config} {missing}")
+    same = _file(weights)
     with safe_open(weights, "pt") as file:
         mark = (file.metadata() or {}).get("config")
         if mark and _pending(folder, mark).is_file():
             config = _pending(folder, mark)
         if not config.is_file(): raise FileNotFoundError(f"{config} {missing}")
         yield config, mark, {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}, file
+    if _file(weights) != same: raise ValueError(f"{weights} was saved anew while it was read: read it again")
 
 
 _LONGEST = 1 << 20  # bytes of a config

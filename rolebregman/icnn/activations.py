@@ -358,9 +358,10 @@ class Softplus(_SoftplusAtOnePoint):
         "Equation (2) for `b` and `t` of shapes that broadcast: reflected to `b <= 0`, by its series where `t` is small"
         sign, b_, t_, p, q = cls._reflect(*torch.broadcast_tensors(b, t))
         by_series = t_.abs() < (480 * torch.finfo(t.dtype).eps) ** (1 / 5)  # this series is shorter by one order
-        size = t_.abs().clamp(max=cls._LARGE)
+        ahead = t_ >= 0  # zero has the slope of what is ahead of it
+        size = torch.where(ahead, t_, -t_).clamp(max=cls._LARGE)
         shrink, grow = torch.exp(-size), -torch.expm1(-size)
-        change = torch.where(t_ > 0, q * grow / (shrink + p * grow), -q * grow / (1 - p * grow))
+        change = torch.where(ahead, q * grow / (shrink + p * grow), -q * grow / (1 - p * grow))
         change = torch.where(t_.abs() > cls._LARGE, torch.sigmoid(b_ + t_) - p, change)
         x = torch.where(by_series, t_, 0)
         series = _slope_series(p, q, x)

@@ -216,3 +216,21 @@ def test_tied_weights_are_saved_and_come_back_untied(tmp_path, whole):
     with torch.no_grad():
         again.maps["source"].start.add_(1)
     assert torch.equal(again.maps["target"].start, head.maps["target"].start)
+
+
+def test_weights_of_any_layout_are_saved(tmp_path):
+    "A weight that is a view, turned round or every second row of another, comes back as what it holds"
+    head, (x, y) = BregmanHead(D, maps="linear", **SMALL), points(10).float().split(5)
+    turned, second = torch.randn(D, D).T, torch.randn(2 * D, D)[::2]
+    for side, weight in ("source", turned), ("target", second): head.maps[side].start = torch.nn.Parameter(weight)
+    assert not turned.is_contiguous() and not second.is_contiguous()
+    again = load_head(head.save_pretrained(tmp_path))
+    assert again.maps["source"].start.equal(turned) and again.maps["target"].start.equal(second)
+    assert torch.equal(again(x, y), head(x, y))
+
+
+def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch):
+    asked, head, X = [], make_head("mlp", D), points(9).float()
+    monkeypatch.setattr("rolebregman.heads.distance_head.compiled", lambda compare: asked.append(compare) or compare)
+    plain = head.score(X, X)
+    assert not asked and head.score(X, X, compile=True).equal(plain) and asked == [head.compare]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from rolebregman.baselines import HEADS, make_head
@@ -229,3 +230,22 @@ def test_the_same_head_is_the_same_bytes(tmp_path):
     folders = [told_apart(0).save_pretrained(tmp_path / str(i)) for i in range(8)]
     for name in ("config.json", "model.safetensors"):
         assert len({(folder / name).read_bytes() for folder in folders}) == 1
+
+
+@pytest.mark.parametrize("when", ["before it is opened", "after"])
+def test_a_head_that_is_saved_while_it_is_read_is_read_again(tmp_path, monkeypatch, when):
+    "safe_open opens a file twice by its name: the mark could be that of the old one, and the tensors of the new one"
+    told_apart(0).save_pretrained(tmp_path)
+    new = [told_apart(1)]
+
+    def meanwhile(*args):
+        if new and when == "before it is opened": new.pop().save_pretrained(tmp_path)
+        file = safe_open(*args)
+        if new: new.pop().save_pretrained(tmp_path)
+        return file
+    monkeypatch.setattr("rolebregman.heads.files.safe_open", meanwhile)
+    with pytest.raises(ValueError, match="model.safetensors was saved anew while it was read"):
+        with open_files(tmp_path): assert not new
+    told_apart(0).save_pretrained(tmp_path)
+    new.append(told_apart(1))
+    assert number_of(load_head(tmp_path)) == 1 and not new

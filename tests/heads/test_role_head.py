@@ -3,6 +3,8 @@ import pytest
 import torch
 
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, RoleMap
+from rolebregman.icnn import ACTIVATIONS, ICNN
+from rolebregman.theory import bregman_divergence
 
 D = 6  # width of the embeddings
 F32, F64 = torch.float32, torch.float64
@@ -107,3 +109,41 @@ def test_a_role_map_without_a_start_is_the_identity_with_coordinates_behind():
     x = torch.randn(5, 3)
     assert torch.equal(map(x)[:, :3], x) and map(x).shape == (5, 5)
     assert torch.equal(RoleMap(3, 2, "linear", torch.eye(2, 3), 2, 0)(x), x[:, :2])
+
+
+# ---- what is learned, what is meant by nothing said, and the narrowest
+
+@pytest.mark.parametrize("maps, init, learned", [("linear", "identity", True), ("affine", "identity", True),
+    ("lowrank", "identity", False), ("lowrank", "independent", False), ("residual", "identity", False),
+    ("residual", "same", True), ("residual", "independent", True)])
+def test_which_maps_learn_where_they_start(maps, init, learned):
+    "A low-rank map is a fixed one and a change of it; a residual one learns both, and the identity stays one"
+    head = BregmanHead(D, maps=maps, init=init, **SMALL)
+    weights = dict(head.named_parameters())
+    assert [f"maps.{side}.start" in weights for side in ("source", "target")] == [learned] * 2
+    head(points(5, dtype=F32), points(5, seed=1, dtype=F32)).sum().backward()
+    if learned: assert all(weights[f"maps.{side}.start"].grad.abs().sum() > 0 for side in ("source", "target"))
+
+
+def test_defaults_are_those_of_the_paper():
+    head = BregmanHead(D)
+    assert head.config == dict(dim=D, proj_dim=D, hidden=(128, 128), strong_convexity=0.1, roles="both", maps="linear",
+                               init="identity", activation="squareplus", rank=16, extra=0)
+    alone = ICNN(D)
+    for potential in head.potential, alone:
+        assert [skip.out_features for skip in potential.skips] == [128, 128] and potential.strong_convexity == 0.1
+        assert potential.activation is ACTIVATIONS["squareplus"]
+
+
+@pytest.mark.parametrize("maps", MAPS)
+def test_one_of_everything(maps):
+    "One dimension, unit, rank and coordinate more: nothing is squeezed away, and it is what the definition says"
+    torch.manual_seed(0)
+    head = BregmanHead(1, hidden=(1,), maps=maps, rank=1, extra=1).double()
+    with torch.no_grad():
+        for weight in head.parameters(): weight.add_(0.3 * torch.randn_like(weight))
+    x, y = torch.randn(5, 1, dtype=F64), torch.randn(4, 1, dtype=F64)
+    u, v = head.encode_source(x), head.encode_target(y)
+    assert u.shape == (5, 2) and head.pairwise(x, y).shape == (5, 4) and head.potential.hessian(v).shape == (4, 2, 2)
+    wanted = bregman_divergence(head.potential, u[:, None], v)
+    assert head.pairwise(x, y).allclose(wanted, rtol=1e-9) and head.pairwise(x, y, exact=False).allclose(wanted)

@@ -157,3 +157,12 @@ def test_a_symmetric_head_ties_with_the_reversal_in_any_block():
         back = pair_distances(head, u, v, y, x, block=1000)
     assert torch.equal(there, back)
     assert pair_distances(head, u, v, x[:0], y[:0]).shape == (0,)
+
+
+def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch):
+    asked, head = [], off_its_start("mlp", 0)
+    u, pairs = head.encode_source(torch.randn(9, WIDTH)).detach(), torch.arange(9)
+    v = head.encode_target(torch.randn(9, WIDTH)).detach()
+    monkeypatch.setattr("rolebregman.heads.ties.compiled", lambda compare: asked.append(compare) or compare)
+    plain = pair_distances(head, u, v, pairs, pairs)
+    assert not asked and pair_distances(head, u, v, pairs, pairs, compile=True).equal(plain) and asked == [head.compare]
