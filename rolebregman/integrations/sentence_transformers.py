@@ -181,6 +181,11 @@ class DirectedEncoder(_Files):
             raise ValueError(f"the last module is a {type(last).__name__}, expected a RoleHead: "
                              "use DirectedEncoder.join(model, head)")
 
+    def forward(self, input, **kwargs):
+        """As any model; or, of a function in place of features, what it gives of this model: to a wrapper for several
+        processes that is one call, in which all parameters are used."""
+        return input(self) if callable(input) else super().forward(input, **kwargs)
+
     @classmethod
     def join(
         cls,
@@ -287,9 +292,15 @@ class DirectedLoss(nn.Module):
         "The two losses; the trainer adds them up"
         columns = list(sentence_features)
         if len(columns) < 2: raise ValueError(f"expected columns source, target and negatives, found {len(columns)}")
+        if hasattr(self.model, "module") and not isinstance(self.model, nn.DataParallel):
+            return self.model(lambda model: self._losses(model, columns, labels))
+        return self._losses(self.model, columns, labels)
+
+    def _losses(self, model, columns, labels):
+        "The two losses by a model, in one call of it where it is wrapped for several processes"
         keys = _text_keys(columns)
-        x, y, *others = (_embed(self.model, column, self.mini_batch_size) for column in columns)
-        head, b = getattr(self.model, "module", self.model)[-1].head, len(x)  # `.module`: wrapped for several devices
+        x, y, *others = (_embed(model, column, self.mini_batch_size) for column in columns)
+        head, b = getattr(model, "module", model)[-1].head, len(x)  # `.module`: of `DataParallel`
         u, v = head.encode_source(x), head.encode_target(torch.cat([y, *others]))
         if keys:
             known = batch_known(keys[0], sum(keys[1:], []))
