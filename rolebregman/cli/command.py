@@ -6,8 +6,9 @@
 __all__ = ['app', 'Head', 'Pairs', 'Vectors', 'Ids', 'Texts', 'IdColumn', 'Member', 'SourceColumn', 'TargetColumn', 'Label',
            'MinLabel', 'Encoder', 'Inputs', 'KeepVectors', 'Setting', 'Relation', 'RelationColumn', 'Separator',
            'SplitColumn', 'WeightColumn', 'Encoding', 'HeldOut', 'DropSeen', 'Transitive', 'Missing', 'Spreadsheet',
-           'Out', 'Folder', 'Picture', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress', 'command',
-           'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'Out', 'Folder', 'Picture', 'CheckpointEvery', 'Resume', 'Device', 'Json', 'in_words', 'say', 'show',
+           'watched', 'progress', 'command', 'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output',
+           'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -297,6 +298,9 @@ Out = Annotated[Path, typer.Option(dir_okay=False, allow_dash=True, help="File t
 Folder = Annotated[Path, typer.Option(callback=_folder, file_okay=False, help="Folder for the head and its report.")]
 Picture = Annotated[Path | None, typer.Option(callback=_picture, dir_okay=False,
                                               help="Picture to write: .png, .pdf or .svg; - for standard output.")]
+CheckpointEvery = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How often a checkpoint is written to "
+                            "the folder, for --resume; 0: after each step.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in the folder, where there is one.")]
 Device = Annotated[str, typer.Option(callback=_device, metavar="NAME", help="Where to compute: cpu, cuda, cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

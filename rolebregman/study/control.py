@@ -13,7 +13,8 @@ from torch import Tensor
 from ..baselines.registry import make_head
 from ..datasets.directed import DirectedDataset
 from ..evaluation import Scores, preference_rate, score_split
-from ..training import TrainConfig, fit
+from ..training.loop import fit
+from ..training.steps import TrainConfig
 
 # %% ../../nbs/study/control.ipynb #cf8835aa
 def matched(
