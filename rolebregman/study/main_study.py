@@ -19,7 +19,7 @@ from .runner import DATASETS, SCALES, Task, checked_names, open_dataset, run_gri
 from .settings import chosen_settings, search
 from .store import COLUMNS, Store
 from .tables import narrow_table, results_figure
-from .workers import BACKENDS
+from ..retrieval.workers import BACKENDS
 
 # %% ../../nbs/study/main_study.ipynb #ae5423db
 def _counted(number, what):

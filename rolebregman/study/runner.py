@@ -35,7 +35,7 @@ from ..training.loop import History, fit
 from ..training.steps import TrainConfig
 from .outcomes import outcome_row
 from .store import KEY, Store
-from .workers import finished
+from ..retrieval.workers import finished
 
 # %% ../../nbs/study/runner.ipynb #60e1057c
 @dataclass(frozen=True)
