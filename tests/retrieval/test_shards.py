@@ -35,7 +35,7 @@ def test_any_number_of_shards_gives_what_one_index_gives(name, data):
         for shards in (2, 7): assert same(ShardedIndex(head, items, shards, side).search(queries, 20), whole), shards
 
 
-@pytest.mark.parametrize("shards", [2, 30, M])
+@pytest.mark.parametrize("shards", [2, 9])
 def test_filters_and_ids_are_those_of_one_index(shards, data):
     items, queries = data
     head, names = fitted("directed_bregman", items), np.array([f"item {i}" for i in range(M)])
