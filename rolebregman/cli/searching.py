@@ -13,24 +13,12 @@ from typing import Annotated, Literal
 import typer
 
 from .command import (
-    Device, Encoding, Head, IdColumn, Ids, Json, Member, Missing, Out, Pairs, Picture, Separator, SourceColumn,
-    Spreadsheet, TargetColumn, Texts, Vectors, app, as_json, command, input_file, say, show, watched, write_output)
+    Address, Backend, Device, Encoding, Head, IdColumn, Ids, Jobs, Json, Member, Missing, Out, OutOrFolder,
+    PairsInParts, Picture, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Vectors, app, as_json, command,
+    input_file, say, show, watched, write_output)
 from .folder import read_kept
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
-
-# %% ../../nbs/cli/searching.ipynb #ee387b43
-def _scored(model, features, index, block):
-    "The pairs of a block that have vectors, with their distances; a ValueError where one is not finite"
-    import numpy as np
-
-    from rolebregman.evaluation import score_edges
-    block = block[block[["source", "target"]].isin(index).all(axis=1)]
-    edges = np.stack([index.get_indexer(block[end]) for end in ("source", "target")], 1)
-    forward, reverse, _ = (part.numpy() for part in score_edges(model, features, edges, np.empty((len(edges), 0), int)))
-    if (bad := ~np.isfinite(forward + reverse)).any():
-        s, t = block[["source", "target"]].iloc[int(bad.argmax())]
-        raise ValueError(f"the distance of {s!r} and {t!r} is not finite; look at their vectors")
-    return block[["source", "target"]].assign(distance=forward, reverse_distance=reverse, gap=forward - reverse)
+from .partitions import parts_of, score_parts, scored_block
 
 # %% ../../nbs/cli/searching.ipynb #a376e960
 def _for_spreadsheet(table, quote):
@@ -81,14 +69,42 @@ def _columns_taken(path, ends, text):
     unused = [c for c in table.columns if c not in (source, target)]
     return columns_text({"used columns": f"{source} (source), {target} (target)", "unused columns": unused})
 
+# %% ../../nbs/cli/searching.ipynb #5f626927
+def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines, text):
+    "Write the distances of the pairs of one file, block by block"
+    from rolebregman.datasets.coded import require_items
+    from rolebregman.datasets.columns import pair_blocks
+    from rolebregman.heads.distance_head import load_head
+    head, *where, member = given
+    items, counts = items_of(head, *where, member=member), {}
+    with input_file(pairs) as path:
+        ends = ends_of(head, path, *ends, **text)
+        total, seen, columns = 0, set(), _columns_taken(path, ends, text)
+        for block in pair_blocks(path, **ends, **text):
+            seen.update(block["source"], block["target"])
+            total += len(block)
+        model = load_head(head).to(device)
+        features, index, lacking = vectors_of(head, items, seen, model.dim, bool(where[0] or where[2]))
+        if missing == "raise" and not seen <= set(index):
+            for block in pair_blocks(path, **ends, **text):
+                require_items(block, index, lacking, path)
+        bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
+        blocks = pair_blocks(path, **ends, **text)
+        tables = ((len(block), scored_block(model, features, index, block)) for block in blocks)
+        write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_lines, bare, spreadsheet)))
+    _say_run(counts["cells"], spreadsheet)
+    dropped = f"; {total - counts['scored']:,} dropped, without a vector" if counts["scored"] < total else ""
+    say(f"pairs scored: {counts['scored']:,}, running as they are written: {counts['forward']:,}{dropped}; {columns}")
 
+# %% ../../nbs/cli/searching.ipynb #5f626928
 @command(app, "rolebregman score head pairs.csv --out scores.csv",
          "zcat pairs.csv.gz | rolebregman score head - > scores.csv",
-         "rolebregman score head pairs.csv --missing drop --json")
+         "rolebregman score head pairs.csv --missing drop --json",
+         "rolebregman score head pairs --out scores --backend dask --address tcp://10.0.0.5:8786")
 def score(
     head: Head,
-    pairs: Pairs,
-    out: Out = Path("-"),
+    pairs: PairsInParts,
+    out: OutOrFolder = Path("-"),
     vectors: Vectors = None,
     ids: Ids = None,
     texts: Texts = None,
@@ -101,34 +117,25 @@ def score(
     missing: Missing = "raise",
     device: Device = "cpu",
     spreadsheet: Spreadsheet = False,
+    backend: Backend = "loky",
+    address: Address = "",
+    jobs: Jobs = 1,
     as_json_: Annotated[bool, typer.Option("--json", help="One JSON object a line, in place of CSV.")] = False,
 ):
     """Write the distances of pairs, both ways.
 
-    The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written."""
-    from rolebregman.datasets.coded import require_items
-    from rolebregman.datasets.columns import pair_blocks
-    from rolebregman.heads.distance_head import load_head
-    items, counts = items_of(head, vectors, ids, texts, id_column, member=member), {}
-    with input_file(pairs) as path:
-        text = options_said(sep=sep, encoding=encoding)
-        ends = ends_of(head, path, source, target, **text)
-        total, seen, columns = 0, set(), _columns_taken(path, ends, text)
-        for block in pair_blocks(path, **ends, **text):
-            seen.update(block["source"], block["target"])
-            total += len(block)
-        model = load_head(head).to(device)
-        features, index, lacking = vectors_of(head, items, seen, model.dim, bool(vectors or texts))
-        if missing == "raise" and not seen <= set(index):
-            for block in pair_blocks(path, **ends, **text):
-                require_items(block, index, lacking, path)
-        bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
-        tables = ((len(block), _scored(model, features, index, block)) for block in pair_blocks(path, **ends, **text))
-        write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_json_, bare,
-                                                                    spreadsheet)))
-    _say_run(counts["cells"], spreadsheet)
-    dropped = f"; {total - counts['scored']:,} dropped, without a vector" if counts["scored"] < total else ""
-    say(f"pairs scored: {counts['scored']:,}, running as they are written: {counts['forward']:,}{dropped}; {columns}")
+    The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written. Pairs in a
+    folder of Parquet files are scored file by file, and those that are there already are left out."""
+    given, ends = (head, vectors, ids, texts, id_column, member), (source, target)
+    if parts := parts_of(pairs):
+        if str(out) == "-" or as_json_: raise typer.BadParameter("pairs in parts need a folder: name one with --out")
+        how = dict(missing=missing, device=device, jobs=jobs, backend=backend, address=address or None)
+        return score_parts(*given[:1], parts, out, given[1:], ends, **how)
+    if pairs.is_dir(): raise typer.BadParameter(f"{pairs}: there is no .parquet file in this folder")
+    if out.is_dir(): raise typer.BadParameter(f"--out {out} is a folder; name a file")
+    if address or backend != "loky": raise typer.BadParameter("--backend is for a folder of Parquet files")
+    text = options_said(sep=sep, encoding=encoding)
+    _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_json_, text)
 
 # %% ../../nbs/cli/searching.ipynb #061f96b9
 def _rows(index, items):
@@ -171,6 +178,10 @@ def search(
     id_column: IdColumn = None,
     member: Member = None,
     device: Device = "cpu",
+    shards: Annotated[int, typer.Option(min=1, help="Parts in which workers search.")] = 1,
+    backend: Backend = "loky",
+    address: Address = "",
+    jobs: Jobs = 1,
     spreadsheet: Spreadsheet = False,
     as_json_: Json = False,
 ):
@@ -183,13 +194,18 @@ def search(
     from rolebregman.heads.distance_head import load_head
     from rolebregman.datasets.readers import read_texts
     from rolebregman.retrieval.index import SourceIndex, TargetIndex
+    from rolebregman.retrieval.shards import ShardedIndex
     if items == ["-"]:
         items = [line.strip() for line in sys.stdin if line.strip()]
     where = items_of(head, vectors, ids, texts, id_column, member=member)
     model, wanted = load_head(head).to(device), _all_items(where, head, items)
     features, index, _ = vectors_of(head, where, wanted, model.dim, bool(vectors or texts))
     rows = _rows(index, items)
-    among = (TargetIndex if find == "targets" else SourceIndex)(model, features)
+    if shards > 1 or address or backend != "loky":
+        how = dict(jobs=jobs, backend=backend, address=address or None)
+        among = ShardedIndex(model, features, shards, find[:-1], **how)
+    else:
+        among = (TargetIndex if find == "targets" else SourceIndex)(model, features)
     if (k := min(k, len(index) - 1)) < 1: raise ValueError(f"{items[0]!r} is the only item: there is nothing to find")
     nearest = among.search(features[rows], k, filter=(np.arange(len(rows)), rows))
     distances, found = (part.cpu().numpy().ravel() for part in nearest)

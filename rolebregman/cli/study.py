@@ -97,7 +97,7 @@ def main_study(
     from rolebregman.baselines.registry import HEADS
     from rolebregman.study.main_study import run_main_study
     from rolebregman.study.runner import DATASETS, SCALES
-    from rolebregman.study.workers import BACKENDS
+    from rolebregman.retrieval.workers import BACKENDS
     names_in(scale, SCALES, "scale")
     names_in(backend, BACKENDS, "back-end")
     arguments = dict(

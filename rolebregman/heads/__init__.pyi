@@ -32,4 +32,5 @@ from .role_head import RoleMap as RoleMap
 from .role_head import SharedMap as SharedMap
 from .role_head import item_map as item_map
 from .ties import distinct_rows as distinct_rows
+from .ties import filled as filled
 from .ties import pair_distances as pair_distances

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..common import in_blocks
 from .distance_head import DistanceHead
-from .ties import distinct_rows
+from .ties import distinct_rows, filled
 
 # %% ../../nbs/heads/ranking.ipynb #4cdb86d5
 def gather_rows(
@@ -40,7 +40,7 @@ def encode_rows(
     out = none.new_empty(len(once), *none.shape[1:])
 
     def some(start, stop):
-        out[start:stop] = encode(gather_rows(features, once[start:stop]))
+        out[start:stop] = encode(filled(gather_rows(features, once[start:stop])))[:stop - start]
 
     in_blocks(some, len(once), block, "encoding")
     return out if len(once) == len(rows) else out[(new.cumsum(0) - 1)[first].to(out.device)]

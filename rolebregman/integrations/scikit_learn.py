@@ -22,7 +22,8 @@ from ..datasets.negatives import NegativeSampler
 from ..evaluation import evaluate
 from ..heads.ranking import doubled
 from ..retrieval.index import TargetIndex
-from ..training import TrainConfig, fit
+from ..training.loop import fit
+from ..training.steps import TrainConfig
 
 # %% ../../nbs/integrations/scikit_learn.ipynb #7d9f2b9a
 def _numbers(name, values, count, dtype="numeric"):

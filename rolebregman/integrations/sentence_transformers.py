@@ -25,7 +25,7 @@ from ..heads.distance_head import DistanceHead, load_head
 from ..common import require_weights
 from ..common import named_generator
 from ..datasets.negatives import NegativeSampler
-from ..training import direction_loss, rank_loss, softmax_loss
+from ..training.losses import direction_loss, rank_loss, softmax_loss
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #e47aa010
 class RoleHead(Module):
@@ -181,6 +181,11 @@ class DirectedEncoder(_Files):
             raise ValueError(f"the last module is a {type(last).__name__}, expected a RoleHead: "
                              "use DirectedEncoder.join(model, head)")
 
+    def forward(self, input, **kwargs):
+        """As any model, of features `input` (n, ...) and `kwargs` for its modules; or, of a function in their place,
+        what it gives of this model, in one call for a wrapper for several processes, which sees all parameters used."""
+        return input(self) if callable(input) else super().forward(input, **kwargs)
+
     @classmethod
     def join(
         cls,
@@ -248,8 +253,34 @@ def _embed(model, column, size):
     return torch.cat([checkpoint(embed, part, use_reentrant=False) for part in _parts_of(column, size)])
 
 
+# %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abe
+class _OneCall(nn.Module):
+    "What `DirectedLoss` does with a model"
+
+    def _losses(self, model, columns, labels):
+        "The two losses by a model, in one call of it where it is wrapped for several processes"
+        keys = _text_keys(columns)
+        x, y, *others = (_embed(model, column, self.mini_batch_size) for column in columns)
+        head, b = getattr(model, "module", model)[-1].head, len(x)  # `.module`: of `DataParallel`
+        u, v = head.encode_source(x), head.encode_target(torch.cat([y, *others]))
+        if keys:
+            known = batch_known(keys[0], sum(keys[1:], []))
+        else:
+            known = torch.eye(b, len(v), dtype=torch.bool)
+        distances = head.compare_all(u, v, exact=self.kind == "margin")
+        if self.kind == "softmax":
+            rank = softmax_loss(distances, known)
+        else:
+            i, j = (~known).nonzero().T.to(u.device)
+            rank = rank_loss(distances[i, i], distances[i, j], self.margin)
+        if not self.direction_weight or head.symmetric: return dict(rank=rank, direction=rank.new_zeros(()))
+        reverse = head.compare(head.encode_source(y), head.encode_target(x))
+        one_way = None if labels is None else labels.bool()
+        direction = direction_loss(head.compare(u, v[:b]), reverse, one_way, self.direction_margin)
+        return dict(rank=rank, direction=self.direction_weight * direction)
+
 # %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abd
-class DirectedLoss(nn.Module):
+class DirectedLoss(_OneCall):
     """Rank and direction loss of a `DirectedEncoder`, for the trainer of sentence-transformers.
 
     Columns of the data, in this order: source, target, and any number of negatives. A column `label` is taken as
@@ -287,25 +318,9 @@ class DirectedLoss(nn.Module):
         "The two losses; the trainer adds them up"
         columns = list(sentence_features)
         if len(columns) < 2: raise ValueError(f"expected columns source, target and negatives, found {len(columns)}")
-        keys = _text_keys(columns)
-        x, y, *others = (_embed(self.model, column, self.mini_batch_size) for column in columns)
-        head, b = getattr(self.model, "module", self.model)[-1].head, len(x)  # `.module`: wrapped for several devices
-        u, v = head.encode_source(x), head.encode_target(torch.cat([y, *others]))
-        if keys:
-            known = batch_known(keys[0], sum(keys[1:], []))
-        else:
-            known = torch.eye(b, len(v), dtype=torch.bool)
-        distances = head.compare_all(u, v, exact=self.kind == "margin")
-        if self.kind == "softmax":
-            rank = softmax_loss(distances, known)
-        else:
-            i, j = (~known).nonzero().T.to(u.device)
-            rank = rank_loss(distances[i, i], distances[i, j], self.margin)
-        if not self.direction_weight or head.symmetric: return dict(rank=rank, direction=rank.new_zeros(()))
-        reverse = head.compare(head.encode_source(y), head.encode_target(x))
-        one_way = None if labels is None else labels.bool()
-        direction = direction_loss(head.compare(u, v[:b]), reverse, one_way, self.direction_margin)
-        return dict(rank=rank, direction=self.direction_weight * direction)
+        if hasattr(self.model, "module") and not isinstance(self.model, nn.DataParallel):
+            return self.model(lambda model: self._losses(model, columns, labels))
+        return self._losses(self.model, columns, labels)
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #931ee8f3
 def _texts_of(ds: DirectedDataset, split: str) -> np.ndarray:

@@ -28,7 +28,8 @@ from ..heads.role_head import BregmanHead
 from ..datasets.wordnet import read_wordnet
 from ..datasets.catalogue import SOURCES
 from ..datasets.sources import FetchError, cache_dir, fetch
-from ..training import TrainConfig, fit
+from ..training.loop import fit
+from ..training.steps import TrainConfig
 from ..common import write_whole
 from ..datasets.glove import load_glove
 from ..datasets.word_vectors import WordVectors

@@ -4,6 +4,8 @@ from . import files as files
 from . import filters as filters
 from . import index as index
 from . import nearest as nearest
+from . import shards as shards
+from . import workers as workers
 from .bounds import BoundedItems as BoundedItems
 from .bounds import Held as Held
 from .bounds import as_array as as_array
@@ -33,3 +35,6 @@ from .nearest import GROUP as GROUP
 from .nearest import Nearest as Nearest
 from .nearest import SPARE as SPARE
 from .nearest import smallest as smallest
+from .shards import ShardedIndex as ShardedIndex
+from .workers import BACKENDS as BACKENDS
+from .workers import finished as finished

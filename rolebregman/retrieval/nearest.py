@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
+from ..heads.ties import filled
 from .bounds import BoundedItems
 
 # %% ../../nbs/retrieval/nearest.ipynb #35d867dc
@@ -61,7 +62,8 @@ class _Measured(BoundedItems):
     ) -> tuple[Tensor, Tensor]:  # distances (n, k), nearest first, and items (n, k); inf and -1 for none
         "The nearest among some pairs, by the head's own distance. Raises `ValueError` for one that is not finite"
         size = self.head.pairs_at_once
-        d = torch.cat([self.compare(q[a], self.items[b]) for a, b in zip(i.split(size), j.split(size))])
+        pairs = zip(filled(i).split(size), filled(j).split(size))
+        d = torch.cat([self.compare(q[a], self.items[b]) for a, b in pairs])[:len(i)]
         self.check_distances(d)
         order = d.sort(stable=True).indices
         order = order[i[order].sort(stable=True).indices]
@@ -188,7 +190,7 @@ class Nearest(_Products):
 
     def by_scan(self, q: Tensor, k: int, only: Tensor | None, out: tuple[Tensor, Tensor]):
         "As `by_products` with `q` (n, k), `k`, `only` (c,) and `out`, by the head's own distance of every pair"
-        count, (i, j), best = len(self) if only is None else len(only), out, None
+        count, (i, j), found = len(self) if only is None else len(only), out, []
         size = max(k, self.sizes.tile // max(1, len(q)))
         for start in range(0, count, size):
             where = torch.arange(start, min(start + size, count), device=self.device)
@@ -198,9 +200,7 @@ class Nearest(_Products):
             self.check_distances(d)
             inside = (j >= start) & (j < start + size)
             d[i[inside], j[inside] - start] = torch.inf
-            where = where.expand(len(q), -1)
-            if best is not None:
-                d, where = torch.cat([best[0], d], 1), torch.cat([best[1], where], 1)
-            d, at = d.topk(min(k, d.shape[1]), largest=False)
-            best = d, where.gather(1, at)
-        return best
+            last = d.kthvalue(min(k, d.shape[1]), dim=1, keepdim=True).values
+            a, b = ((d <= last + 1e-5 * last.abs()) & d.isfinite()).nonzero().T  # equal ones may be rounded apart
+            found.append(torch.stack([a, where[b]]))
+        return self.pick(q, *torch.cat(found, 1), k)

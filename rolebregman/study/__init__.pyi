@@ -21,7 +21,6 @@ from . import statistics as statistics
 from . import store as store
 from . import tables as tables
 from . import trials as trials
-from . import workers as workers
 from .citation_fits import CITATION_COLUMNS as CITATION_COLUMNS
 from .citation_fits import CITATION_DATASETS as CITATION_DATASETS
 from .citation_fits import CITATION_GRAPHS as CITATION_GRAPHS
@@ -238,5 +237,3 @@ from .trials import final_trials as final_trials
 from .trials import next_trials as next_trials
 from .trials import run_fair_search as run_fair_search
 from .trials import useful_axes as useful_axes
-from .workers import BACKENDS as BACKENDS
-from .workers import finished as finished

@@ -22,7 +22,8 @@ from .store import COLUMNS
 from .runner import revision_of, open_dataset, provenance
 from .store import Store
 from ..datasets.sources import fetch
-from ..training import TrainConfig, fit
+from ..training.loop import fit
+from ..training.steps import TrainConfig
 
 # %% ../../nbs/study/joint_training.ipynb #5cddd145
 def few_edges(

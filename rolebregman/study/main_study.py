@@ -20,7 +20,7 @@ from .grid_search import search
 from .settings import chosen_settings
 from .store import COLUMNS, Store
 from .tables import narrow_table, results_figure
-from .workers import BACKENDS
+from ..retrieval.workers import BACKENDS
 
 # %% ../../nbs/study/main_study.ipynb #ae5423db
 def _counted(number, what):

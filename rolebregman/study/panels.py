@@ -23,7 +23,9 @@ from ..icnn.potential import OUTPUT_GAIN
 from .runner import DATASETS, Task, checked_names, open_dataset, run_grid
 from .settings import chosen_settings
 from .store import SEARCH, Store
-from ..training import batch_losses, fit, rank_loss
+from ..training.loop import fit
+from ..training.losses import rank_loss
+from ..training.steps import batch_losses
 
 # %% ../../nbs/study/panels.ipynb #fb03ee89
 _ROLES = ("none", "shared", "source", "target")

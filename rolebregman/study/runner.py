@@ -31,10 +31,11 @@ from ..datasets.registry import load_dataset
 from .control import control_metrics, matched
 from ..evaluation import Scores, filtered_ranks, rank_metrics, score_split, split_metrics
 from ..datasets.ontology import NAMESPACES
-from ..training import History, TrainConfig, fit
+from ..training.loop import History, fit
+from ..training.steps import TrainConfig
 from .outcomes import outcome_row
 from .store import KEY, Store
-from .workers import finished
+from ..retrieval.workers import finished
 
 # %% ../../nbs/study/runner.ipynb #60e1057c
 @dataclass(frozen=True)

@@ -233,3 +233,18 @@ def test_training_pairs_without_labels_and_held_out_ones_with_labels(labelled, s
     counts = test["label"].value_counts()
     assert report["pairs"]["test"] == counts[1] and report["denied"] == {"train": 0, "valid": 0, "test": counts[0]}
     assert "label_auc" in report["metrics"]["test"]
+
+
+def test_a_checkpoint_in_the_folder_is_told_of_and_goes_when_the_head_is_there(project, tmp_path):
+    line, file = f"fit pairs.csv --vectors vectors.csv --epochs 1 --out {tmp_path}", tmp_path / fitting.CHECKPOINT
+    file.write_bytes(b"what a run before has left")
+    said = run(f"{line} --resume", project, 1).stderr
+    assert f"Error: {file} is no checkpoint of a training, or is damaged" in said and "Traceback" not in said
+    assert f"{file} of an earlier run is there; --resume would go on from it" in run(line, project).stderr
+    assert not file.exists() and (tmp_path / "config.json").exists()
+    assert "of an earlier run" not in run(line, project).stderr
+
+
+def test_several_processes_do_not_read_pairs_from_a_pipe(project, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "several processes cannot read the pairs from standard input" in run("fit -", project, 2, "a,b\n").stderr

@@ -1,12 +1,16 @@
 """Encoder and head as one sentence-transformers model: its similarity is the head's, and its trainer trains both."""
 import dataclasses
 import json
+import os
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the libraries warn of while they are imported
@@ -378,3 +382,14 @@ def test_a_cached_loss_draws_the_same_dropout_twice():
 def test_a_size_that_is_none_is_refused(size):
     with pytest.raises(ValueError, match="mini_batch_size: expected a whole number from 1"):
         DirectedLoss(model_of(), mini_batch_size=size)
+
+
+def test_two_processes_learn_what_one_does_of_their_batches_in_turn(tmp_path):
+    "PyTorch's wrapper sees one call of the model a step, in which every parameter has its part; so does every loss"
+    script = Path(__file__).with_name("two_trainers.py")
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=300,
+                          env=os.environ | dict(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1"))
+    assert done.returncode == 0, done.stderr
+    for case in "softmax", "margin-in-parts":
+        one, two = (load_file(tmp_path / f"{processes}-{case}.safetensors") for processes in (1, 2))
+        torch.testing.assert_close(two, one)

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from rolebregman.study import BACKENDS, finished, workers
+from rolebregman.retrieval import BACKENDS, finished, workers
 
 
 def inverse(number):
@@ -77,7 +77,7 @@ def test_a_parent_that_is_stopped_leaves_no_worker_behind(backend, how, tmp_path
     code = f"""
 import os, pathlib, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it starts in the background
-from rolebregman.study import finished
+from rolebregman.retrieval import finished
 def work(item):
     pathlib.Path({str(tmp_path)!r}, str(os.getpid())).touch()
     end = time.monotonic() + 120
