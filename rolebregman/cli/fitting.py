@@ -165,7 +165,7 @@ def _how(said):
 
 def _read(said, items, out):
     "The dataset, the files that it was read from, and those of them to copy"
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     how, held_out = _how(said), {part: said[part] for part in ("valid", "test")}
     files, copies = inputs_of(said["pairs"], how, items, out, said["keep_vectors"])
     ds = dataset_of(said["pairs"], items, how, drop_seen=said["drop_seen"], **held_out)

@@ -53,7 +53,7 @@ def parts_of(
 
 def _mark(file, fingerprint):
     "What a file of distances says it is of"
-    from rolebregman.datasets.sources import sha256
+    from rolebregman.common import sha256
     return {b"head": fingerprint.encode(), b"pairs": sha256(file).encode()}
 
 
