@@ -280,7 +280,7 @@ def test_the_seconds_of_a_history_are_those_that_it_took():
 @pytest.mark.parametrize("compile", [False, True])
 def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch, compile):
     asked = []
-    monkeypatch.setattr("rolebregman.training.compiled", lambda function: asked.append(function) or function)
+    monkeypatch.setattr("rolebregman.training.steps.compiled", lambda function: asked.append(function) or function)
     fit(make_head("euclidean", 8), toy_tree(depth=3, dim=8), replace(FAST, epochs=1), progress=False, compile=compile)
     assert bool(asked) == compile
 
