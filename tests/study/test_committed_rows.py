@@ -24,7 +24,6 @@ from rolebregman.study import (
     citation_tasks,
     gap_tasks,
     joint_training,
-    role_map_tasks,
     run_joint,
     trial_settings,
 )
@@ -49,11 +48,6 @@ def test_search_of_the_main_study():
     chosen = {Task(name, head, 100, "paper", split="valid", **chosen_settings(CHOSEN, name, head)).key
               for name, head in fits}
     assert first | chosen <= keys and len(keys) == 12 * len(fits)
-
-
-def test_role_maps():
-    names = pd.read_csv(results / "role_maps.csv")["dataset"].unique()
-    assert keys_of("role_maps", SEARCH) == {task.key for name in names for task in role_map_tasks(name, seeds=1)}
 
 
 def test_citations():

@@ -1,4 +1,6 @@
 "Role maps over what the paper leaves open: equal settings, differences paired by seed, and sentences that follow"
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -6,6 +8,7 @@ from rolebregman.study import (
     INPUT_CHOICES,
     KEY,
     OPEN_CHOICES,
+    SCALES,
     SEARCH,
     Store,
     claim_findings,
@@ -21,6 +24,7 @@ from rolebregman.study import (
     runner,
 )
 
+results = Path(__file__).resolve().parents[2] / "results"
 FAST = dict(batch_size=64, lr=1e-2, epochs=1)
 
 
@@ -103,3 +107,10 @@ def test_of_a_fit_that_was_made_anew_on_a_revised_dataset_the_latest_counts(tmp_
         row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="", direction_accuracy=value)
         store.append(row)
     assert len(store.rows()) == 2 and role_map_rows(store.path)["direction_accuracy"].tolist() == [0.7]
+
+
+def test_the_committed_rows_are_those_of_todays_plan_each_with_its_outcomes():
+    "Five seeds of each kind of inputs, and one of all other choices"
+    rows = Store(results / "role_maps.csv", SEARCH, outcomes=True)
+    plan = [task for name in SCALES["paper"].datasets for task in role_map_tasks(name, 5)]
+    assert rows.keys(failed=False) == {task.key for task in plan if task.variant in INPUT_CHOICES or task.seed == 0}
