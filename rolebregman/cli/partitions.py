@@ -50,7 +50,7 @@ def parts_of(
     shown = {file.relative_to(base).as_posix(): file for file in sorted(files) if file.is_file()}
     return {name: file for name, file in shown.items() if not any(word[0] in "._" for word in name.split("/"))}
 
-
+# %% ../../nbs/cli/partitions.ipynb #fc42fd9a
 def _mark(file, fingerprint):
     "What a file of distances says it is of"
     from rolebregman.common import sha256

@@ -132,6 +132,8 @@ def score(
         how = dict(missing=missing, device=device, jobs=jobs, backend=backend, address=address or None)
         return score_parts(*given[:1], parts, out, given[1:], ends, **how)
     if pairs.is_dir(): raise typer.BadParameter(f"{pairs}: there is no .parquet file in this folder")
+    if not pairs.exists() and set("*?[") & set(str(pairs)):
+        raise typer.BadParameter(f"{pairs}: there is no file of such a name")
     if out.is_dir(): raise typer.BadParameter(f"--out {out} is a folder; name a file")
     if address or backend != "loky": raise typer.BadParameter("--backend is for a folder of Parquet files")
     text = options_said(sep=sep, encoding=encoding)

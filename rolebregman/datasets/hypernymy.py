@@ -15,7 +15,7 @@ from .sources import fetch
 from .word_vectors import read_lines
 
 # %% ../../nbs/datasets/hypernymy.ipynb #a7e00007
-HYPERNYMY_SETS = ("leds", "eval", "shwartz")
+HYPERNYMY_SETS = ("leds", "eval", "shwartz")  # the names of the sets
 
 
 def read_hypernymy(

@@ -125,7 +125,7 @@ def _columns_of(given, **text):
     if isinstance(given, str | Path): return next((table.columns for table in table_blocks(given, 1, **text)), ())
     return as_table(given).columns
 
-
+# %% ../../nbs/datasets/parts.ipynb #fa000012
 def _how_of_each(files, options):
     "The options of `read_rows` for each file: without what it does not have, and can do without"
     said = {name: options.get(name) for name in _TEXT}
@@ -144,7 +144,6 @@ def _how_of_each(files, options):
         if label and not own and any(columns_named(some, label) for some in columns.values()):
             how[part]["label"] = None
     return how
-
 
 # %% ../../nbs/datasets/parts.ipynb #fa000009
 def _seen(rows, names, drop_seen):

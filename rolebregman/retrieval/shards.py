@@ -81,7 +81,7 @@ class _Parts:
         return (f"{type(self).__name__}({len(self)} {self.kind.kind}s in {len(self.bounds) - 1} shards, "
                 f"{type(self.head).__name__}, {self.how['backend']})")
 
-
+# %% ../../nbs/retrieval/shards.ipynb #f89348e7
 class ShardedIndex(_Parts):
     """The nearest items of a query, found by many workers: as `TargetIndex`, or as `SourceIndex` with `side="source"`.
 

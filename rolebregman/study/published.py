@@ -23,7 +23,7 @@ from ..datasets.glove import vectors_for
 from ..datasets.hypernymy import HYPERNYMY_SETS, load_hypernymy, without_words
 from ..datasets.negatives import NegativeSampler
 from ..datasets.registry import load_dataset
-from ..datasets.word_vectors import look_up
+from ..datasets.word_vectors import WordVectors, look_up
 from ..evaluation import preference_rate, score_lists
 from .runner import Task, run_grid
 from .settings import chosen_settings
@@ -37,7 +37,7 @@ LEARNED = 5_000  # pairs of the closure that a head is trained on
 def detection_metrics(
     rows: pd.DataFrame,  # of `load_hypernymy`
     head,  # a trained `DistanceHead`
-    vectors,  # `WordVectors` as the head was trained on
+    vectors: WordVectors,  # of words, of the kind that the head was trained on
 ) -> dict:  # by name, those of `DETECTION`; of the test rows
     "Average precision of the closeness of a pair, over all rows and over those with vectors, and the direction."
     found, _ = look_up(vectors, {*rows["word1"], *rows["word2"]})
@@ -87,8 +87,12 @@ class Detection(Task):
                      pool=np.flatnonzero(keep))
         return ds.limit(LEARNED, valid=2000)
 
-    def measure(self, head, ds) -> dict:
-        "Those of `DETECTION`."
+    def measure(
+        self,
+        head,  # a trained `DistanceHead`
+        ds,  # the `DirectedDataset` that it was trained on
+    ) -> dict:  # shares in [0, 1] by name
+        "Those of `DETECTION`, of the set that the task is named after."
         rows, vectors = _set(self.dataset)
         return detection_metrics(rows, head, vectors)
 
@@ -135,8 +139,12 @@ class Cones(Task):
         ds = load_dataset("wordnet", split="cones", non_basic=share / 100, seed=self.seed, quiet=quiet)
         return ds.limit(len(ds.edges["train"]), valid=2000)
 
-    def measure(self, head, ds) -> dict:
-        "`f1`."
+    def measure(
+        self,
+        head,  # a trained `DistanceHead`
+        ds,  # the `DirectedDataset` that it was trained on
+    ) -> dict:  # `f1`, in [0, 1]
+        "F1 of the test pairs among ten times as many that do not hold."
         found = []
         for split in ("valid", "test"):
             wrong = corrupted_pairs(ds, split)
@@ -145,8 +153,9 @@ class Cones(Task):
         return dict(f1=best_f1(*found))
 
 # %% ../../nbs/study/published.ipynb #b7e00010
+# The heads that are asked about word pairs, and those by the protocol of entailment cones
 PUBLISHED_HEADS = ("cosine", "order", "mlp", "direction_prior", "icnn_bregman", "role_bregman", "directed_bregman")
-CONE_HEADS = ("euclidean", "order", "entailment_cones", "mlp", "role_bregman", "directed_bregman")
+CONE_HEADS = ("euclidean", "order", "entailment_cones", "mlp", "role_bregman", "directed_bregman")  # likewise
 PUBLISHED = [*DETECTION, "f1"]  # columns beside those of every row
 
 

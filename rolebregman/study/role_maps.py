@@ -131,7 +131,8 @@ def role_map_table(
             pairs = outcomes.merge(both[[*KEY, "side"]], on=KEY).assign(head=lambda table: table["side"])
             found = bootstrap_differences(pairs, "maps", ["plain"], metric).to_dict("records") if len(pairs) else []
             found = found[0] if found else None
-        if found: lines.append(found | line)
+        if found:
+            lines.append(found | line)
     table = pd.DataFrame(lines)
     return table if outcomes is None or not len(table) else verdicts(table)
 

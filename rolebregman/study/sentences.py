@@ -67,7 +67,7 @@ def _on_inputs(maps):
             f"{'; '.join(said)}.")
 
 # %% ../../nbs/study/sentences.ipynb #43050f46
-MAIN_METRICS = ("ranking_accuracy", "direction_accuracy", "mrr")
+MAIN_METRICS = ("ranking_accuracy", "direction_accuracy", "mrr")  # what a head is ranked by; larger is better
 
 
 def main_ranks(
@@ -128,13 +128,13 @@ def conclusions(
 ) -> dict:  # what it is about to a sentence, at most five
     "What somebody who chooses a head can act on. What needs a head that is not among the rows is left out."
     rows = rows[rows["error"] == ""]
-    there, said = set(rows["head"]), {}
-    if maps is not None and len(maps): said["Inputs"] = _on_inputs(maps)
-    if len(there - {control}) > 2: said["Which head"] = _on_heads(rows, control)
-    if control in there and len(there) > 1: said["Direction"] = _on_control(rows, control)
-    if {ours, "cosine"} <= there: said["Ranking"] = _on_cosine(rows, ours)
-    if any("bregman" in head for head in there): said["Never negative"] = _on_sign(rows)
-    return said
+    there, others = set(rows["head"]), len(set(rows["head"]) - {control})
+    possible = {"Inputs": (maps is not None and len(maps), lambda: _on_inputs(maps)),
+                "Which head": (others > 2, lambda: _on_heads(rows, control)),
+                "Direction": (control in there and others, lambda: _on_control(rows, control)),
+                "Ranking": ({ours, "cosine"} <= there, lambda: _on_cosine(rows, ours)),
+                "Never negative": (any("bregman" in head for head in there), lambda: _on_sign(rows))}
+    return {name: sentence() for name, (there_are_rows, sentence) in possible.items() if there_are_rows}
 
 # %% ../../nbs/study/sentences.ipynb #e66c4ce3
 _BOTH = ("ranking_accuracy", "direction_accuracy")

@@ -100,13 +100,14 @@ class Checkpoint:
         if not self.path.is_file(): return None
         try:
             with safe_open(self.path, "pt") as file:
-                told = json.loads((file.metadata() or {})["training"])
-                if told["format"] != 1: raise ValueError(f"{self.path}: format {told['format']}, of a later version")
-                if found := _differing(self.about, told["about"]):
+                written = json.loads((file.metadata() or {})["training"])
+                if written["format"] != 1:
+                    raise ValueError(f"{self.path}: format {written['format']}, of a later version")
+                if found := _differing(self.about, written["about"]):
                     what, here, there = (f"{value}"[:80] for value in found)
                     raise ValueError(f"{self.path} is of another training: {what} is {there} there, and {here} here; "
                                      "go on with what it was, or name another file")
-                return {name: file.get_tensor(name) for name in file.keys()}, told["said"]
+                return {name: file.get_tensor(name) for name in file.keys()}, written["said"]
         except (SafetensorError, KeyError, json.JSONDecodeError) as error:
             raise ValueError(f"{self.path} is no checkpoint of a training, or is damaged ({error}); name another file, "
                              "or begin anew") from error

@@ -67,7 +67,9 @@ def test_a_refit_that_fails_leaves_the_old_folder(own, monkeypatch, broken):
             return replace(old, new)
         monkeypatch.setattr(os, "replace", third)
     run(REFIT, where, 130 if broken == "stop" else 1)
-    assert contents(where / "head") == before
+    after = contents(where / "head")
+    after.pop(fitting.CHECKPOINT)  # what was learned is not lost: --resume goes on from it
+    assert after == before
     monkeypatch.undo()
     assert len(run("score head pairs.csv", where).stdout.splitlines()) == 121
 
@@ -80,12 +82,15 @@ def test_a_refit_changes_all_files_but_those_that_are_not_its_own(own):
     assert {name for name in FILES if after[name] == before[name]} <= {"items.csv"}, "the items are the same"
 
 
-def test_a_new_folder_that_fails_leaves_nothing(own, monkeypatch):
+def test_a_new_folder_that_fails_holds_nothing_but_what_was_learned(own, monkeypatch):
     where, _ = own
     def fail(*_): raise OSError("no space left on device")
     monkeypatch.setattr(fitting, "write_kept", fail)
     run(f"{REFIT} --out deep/new", where, 1)
-    assert not (where / "deep").exists()
+    assert list(contents(where / "deep" / "new")) == [fitting.CHECKPOINT]
+    monkeypatch.undo()
+    run(f"{REFIT} --out deep/new --resume", where)
+    assert set(contents(where / "deep" / "new")) == set(FILES)
 
 
 @pytest.mark.parametrize("out", ["pairs.csv/head", "taken", "pairs.csv/deep/head"])

@@ -77,7 +77,7 @@ def test_faults_are_named(project, parts, tmp_path):
     for line, status, said in (
             (f"score head {parts}", 2, "name one with --out"),
             (f"score head {tmp_path}/empty --out {tmp_path}/x", 2, "there is no .parquet file in this folder"),
-            (f"score head {tmp_path}/no*.parquet --out {tmp_path}/x", 2, "there is no file"),
+            (f"score head {tmp_path}/no*.parquet --out {tmp_path}/x", 2, "there is no file of such a name"),
             ("score head pairs.csv --backend dask", 2, "--backend is for a folder of Parquet files"),
             (f"score head {parts} --out {tmp_path}/x --address 127.0.0.1:9", 1, "goes with the back-end dask or ray"),
             (f"score head {parts} --out {tmp_path}/x --backend threads", 2, "'threads' is not one of")):

@@ -131,15 +131,15 @@ def test_out_of_memory_halves_the_blocks_that_are_encoded_and_laid_out(monkeypat
     wanted = Candidates(head, v).vectors
 
     def scarce(inner, x, *rest):
-        if len(x) > 40: raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: ...")
+        if len(x) > 100: raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: ...")
         return inner(x, *rest)
 
     gradient = type(head.potential).gradient
     monkeypatch.setattr(type(head.potential), "gradient", lambda self, x: scarce(lambda x: gradient(self, x), x))
-    assert torch.equal(Candidates(head, v, block=100).vectors, wanted)
+    assert torch.equal(Candidates(head, v, block=200).vectors, wanted)
     found = encode_rows(lambda x: scarce(head.encode_target, x), items, torch.arange(300))
     assert torch.allclose(found, v, rtol=1e-5, atol=1e-6)
-    assert "the laying out of targets goes on in blocks of 25 rows" in caplog.text
+    assert "the laying out of targets goes on in blocks of 100 rows" in caplog.text
     assert "encoding goes on in blocks of" in caplog.text
 
 

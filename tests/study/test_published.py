@@ -8,7 +8,7 @@ from sklearn.metrics import average_precision_score, f1_score
 from rolebregman.baselines import make_head
 from rolebregman.datasets import WordVectors, toy_tree
 from rolebregman.study import beside_others, best_f1, corrupted_pairs, others_figures, published, published_tasks
-from rolebregman.study.published import Detection, detection_metrics
+from rolebregman.study.published import Cones, Detection, detection_metrics, run_published
 
 
 @pytest.fixture
@@ -93,3 +93,24 @@ def test_a_fit_is_measured_on_the_set_that_it_is_named_after(words, monkeypatch)
     monkeypatch.setattr(published, "_set", lambda name: (rows, vectors))
     head = make_head("role_bregman", 6)
     assert Detection("leds", "role_bregman", 0, "paper").measure(head, None) == detection_metrics(rows, head, vectors)
+
+
+def test_by_the_protocol_of_cones_a_head_that_knows_the_tree_is_right(monkeypatch):
+    "A distance of 0 for what holds and 1 for the rest, by a table: F1 is 1; turned round, no pair is found"
+    ds = toy_tree(depth=4, branching=3, dim=4)
+    holding = {tuple(pair) for pair in ds.holding.tolist()}
+
+    def known(head, features, lists):
+        return [torch.tensor([head * ((a, b) not in holding) for a, b in zip(*map(torch.Tensor.tolist, pair))])
+                for pair in lists]
+
+    monkeypatch.setattr(published, "score_lists", known)
+    task = Cones("cones/10", "order", 0, "paper")
+    assert task.measure(1.0, ds) == dict(f1=1.0) and task.measure(-1.0, ds)["f1"] < 0.2
+
+
+def test_nothing_is_fitted_that_is_there(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(published, "run_grid", lambda tasks, store, jobs, retry: asked.append((len(tasks), store.path)))
+    run_published(1, 2, tmp_path)
+    assert asked == [(3 * 7 + 4 * 6, tmp_path / "published.csv")]
