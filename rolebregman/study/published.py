@@ -30,7 +30,7 @@ from .settings import chosen_settings
 from .store import COLUMNS, Store
 
 # %% ../../nbs/study/published.ipynb #b7e00007
-DETECTION = ("ap", "ap_covered", "direction", "covered")  # columns of a set: shares in [0, 1]
+DETECTION = ("ap", "ap_covered", "pair_direction", "covered")  # columns of a set: shares in [0, 1]
 LEARNED = 5_000  # pairs of the closure that a head is trained on
 
 
@@ -55,7 +55,7 @@ def detection_metrics(
     pairs = np.unique(np.stack([x[own], y[own]]), axis=1, return_index=True)[1]
     return dict(ap=average_precision_score(holds[test], closeness[test]),
                 ap_covered=average_precision_score(holds[test & covered], closeness[test & covered]),
-                direction=preference_rate(forward[own][pairs], reverse[own][pairs]),
+                pair_direction=preference_rate(forward[own][pairs], reverse[own][pairs]),
                 covered=covered[test].mean())
 
 # %% ../../nbs/study/published.ipynb #b7e00008

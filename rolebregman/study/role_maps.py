@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from ..evaluation import compare
 from .panels import Variant
 from .runner import DATASETS, SCALES, checked_names, run_grid
-from .statistics import bootstrap_differences, verdicts
+from .statistics import difference_line, head_shares, hierarchical_bootstrap, verdicts
 from .store import KEY, SEARCH, Store
 from .tables import COLORS, MARKERS, paper_results
 
@@ -90,50 +90,62 @@ def role_map_outcomes(
     pairs = Store(path, SEARCH, outcomes=True).pairs()
     return pairs.merge(rows[[*KEY, "choice", "maps"]], on=KEY)
 
-
-def _plain_beside(rows, choice):
-    "Rows of the plain head with the same choice, or of the base for a choice that is about the maps alone"
-    plain = rows[rows["maps"] == "plain"]
-    own = plain[plain["choice"] == choice]
-    return own if len(own) else plain[plain["choice"] == "as stated"]
-
 # %% ../../nbs/study/role_maps.ipynb #701e010c
-def _over_seeds(both, metric):
-    "The difference of maps and plain over the seeds that both have, with its interval; None where there is none"
-    paired = both.pivot(index="seed", columns="side", values=metric).dropna()
-    if not len(paired): return None
-    found = compare(paired["maps"], paired["plain"])
+def _compared(rows, metric):
+    "A line for each dataset, choice and kind of maps that has seeds in common with its plain head, and both means"
+    lines, plain = [], rows[rows["maps"] == "plain"]
+    kinds = rows[rows["maps"] != "plain"].groupby(["dataset", "choice", "maps"], sort=False)
+    for (dataset, choice, maps), own in kinds:
+        there = plain[plain["dataset"] == dataset]
+        beside = choice if choice in set(there["choice"]) else "as stated"  # a choice about the maps alone
+        both = [some.set_index("seed")[metric].dropna() for some in (own, there[there["choice"] == beside])]
+        seeds = both[0].index.intersection(both[1].index)
+        if not len(seeds): continue
+        with_maps, without = (some[seeds] for some in both)
+        lines.append(dict(dataset=dataset, choice=choice, maps=maps, plain=without.mean(), with_maps=with_maps.mean(),
+                          seeds=len(seeds), beside=beside, values=(with_maps, without), chosen=frozenset(seeds)))
+    return lines
+
+
+def _over_seeds(line):
+    "The difference over seeds, with its interval"
+    found = compare(*line["values"])
     clear = found.seeds > 1 and (found.ci_low > 0 or found.ci_high < 0)
     verdict = ("better" if found.mean_difference > 0 else "worse") if clear else "open"
     return dict(difference=found.mean_difference, low=found.ci_low, high=found.ci_high, verdict=verdict)
 
 
+def _over_pairs(lines, outcomes, metric):
+    "The differences of one dataset over the same seeds and their test pairs, from the same draws"
+    ends = [((line["maps"], line["choice"]), ("plain", line["beside"])) for line in lines]
+    heads = list(dict.fromkeys(end for both in ends for end in both))
+    shares = head_shares(outcomes[outcomes["head"].isin(heads)], metric, heads)
+    drawn, means = hierarchical_bootstrap(shares), shares.means()
+    for (one, other) in ends:
+        i, j = heads.index(one), heads.index(other)
+        yield difference_line(drawn[:, i] - drawn[:, j], means[i] - means[j])
+
+# %% ../../nbs/study/role_maps.ipynb #701e020c
 def role_map_table(
     rows: pd.DataFrame,  # of `role_map_rows`
-    metric: str = "direction_accuracy",  # a column; with outcomes one of those of `bootstrap_differences`
+    metric: str = "direction_accuracy",  # a column; with outcomes one of those of `outcome_shares`
     outcomes: pd.DataFrame | None = None,  # of `role_map_outcomes`, for intervals over test pairs too
 ) -> pd.DataFrame:  # a line for each dataset, choice and kind of maps
     """What maps add to the plain head: both means, their paired difference, its 95 % interval, and the verdict.
 
     Without outcomes the interval is over seeds, and `better` or `worse` is said where it leaves out zero; with them
     see `verdicts`. Only seeds that both heads have count."""
-    lines = []
-    kinds = rows[rows["maps"] != "plain"].groupby(["dataset", "choice", "maps"], sort=False)
-    for (dataset, choice, maps), own in kinds:
-        plain = _plain_beside(rows[rows["dataset"] == dataset], choice)
-        own, plain = (some[some["seed"].isin(set(own["seed"]) & set(plain["seed"]))] for some in (own, plain))
-        both = pd.concat([own.assign(side="maps"), plain.assign(side="plain")])
-        line = dict(dataset=dataset, choice=choice, maps=maps, plain=plain[metric].mean(), with_maps=own[metric].mean(),
-                    seeds=len(own))
-        if outcomes is None:
-            found = _over_seeds(both, metric)
-        else:
-            pairs = outcomes.merge(both[[*KEY, "side"]], on=KEY).assign(head=lambda table: table["side"])
-            found = bootstrap_differences(pairs, "maps", ["plain"], metric).to_dict("records") if len(pairs) else []
-            found = found[0] if found else None
-        if found:
-            lines.append(found | line)
-    table = pd.DataFrame(lines)
+    lines, found = _compared(rows, metric), []
+    if outcomes is None:
+        found = [(line, _over_seeds(line)) for line in lines]
+    else:
+        named = outcomes.assign(head=list(zip(outcomes["maps"], outcomes["choice"])))
+        for dataset, chosen in dict.fromkeys((line["dataset"], line["chosen"]) for line in lines):
+            own = [line for line in lines if (line["dataset"], line["chosen"]) == (dataset, chosen)]
+            some = named[(named["dataset"] == dataset) & named["seed"].isin(chosen)]
+            found += zip(own, _over_pairs(own, some, metric))
+    table = pd.DataFrame([{**line, **more} for line, more in found])
+    table = table.drop(columns=["beside", "values", "chosen"], errors="ignore")
     return table if outcomes is None or not len(table) else verdicts(table)
 
 # %% ../../nbs/study/role_maps.ipynb #701e000e

@@ -1,4 +1,6 @@
 """Figures beside those of others: average precision, direction and F1 by other code; what is left out of training."""
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,9 +8,21 @@ import torch
 from sklearn.metrics import average_precision_score, f1_score
 
 from rolebregman.baselines import make_head
-from rolebregman.datasets import WordVectors, toy_tree
-from rolebregman.study import beside_others, best_f1, corrupted_pairs, others_figures, published, published_tasks
+from rolebregman.datasets import HYPERNYMY_SETS, WordVectors, toy_tree
+from rolebregman.study import (
+    COLUMNS,
+    PUBLISHED,
+    Store,
+    beside_others,
+    best_f1,
+    corrupted_pairs,
+    others_figures,
+    published,
+    published_tasks,
+)
 from rolebregman.study.published import Cones, Detection, detection_metrics, run_published
+
+results = Path(__file__).resolve().parents[2] / "results"
 
 
 @pytest.fixture
@@ -42,7 +56,7 @@ def test_of_a_set_every_figure_is_what_a_loop_over_its_rows_gives(words):
     true = {(a, b) for a, b, holds, part in pairs if holds and part == "test" and (a, b) in there and a != b}
     itself = {(a, b) for a, b, holds, part in pairs if holds and part == "test" and (a, b) in there and a == b}
     won = sum(there[pair] > -distance(*pair[::-1]) for pair in true) + 0.5 * len(itself)
-    assert found["direction"] == pytest.approx(won / (len(true) + len(itself)))
+    assert found["pair_direction"] == pytest.approx(won / (len(true) + len(itself)))
     assert found["covered"] == pytest.approx(known.mean()) and 0 < known.mean() < 1
 
 
@@ -114,3 +128,9 @@ def test_nothing_is_fitted_that_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "run_grid", lambda tasks, store, jobs, retry: asked.append((len(tasks), store.path)))
     run_published(1, 2, tmp_path)
     assert asked == [(3 * 7 + 4 * 6, tmp_path / "published.csv")]
+
+
+def test_the_committed_rows_are_of_todays_plan():
+    rows = Store(results / "published.csv", [*COLUMNS, *PUBLISHED])
+    assert rows.keys(failed=False) <= {task.key for task in published_tasks(3, results / "chosen.json")}
+    assert set(HYPERNYMY_SETS) <= set(rows.rows()["dataset"])
