@@ -134,7 +134,7 @@ def role_map_table(
     """What maps add to the plain head: both means, their paired difference, its 95 % interval, and the verdict.
 
     Without outcomes the interval is over seeds, and `better` or `worse` is said where it leaves out zero; with them
-    see `verdicts`. Only seeds that both heads have count."""
+    see `verdicts`. Only seeds that both heads have count, and of one seed nothing is said."""
     lines, found = _compared(rows, metric), []
     if outcomes is None:
         found = [(line, _over_seeds(line)) for line in lines]
@@ -146,7 +146,9 @@ def role_map_table(
             found += zip(own, _over_pairs(own, some, metric))
     table = pd.DataFrame([{**line, **more} for line, more in found])
     table = table.drop(columns=["beside", "values", "chosen"], errors="ignore")
-    return table if outcomes is None or not len(table) else verdicts(table)
+    if outcomes is None or not len(table): return table
+    table = verdicts(table)
+    return table.assign(verdict=table["verdict"].where(table["seeds"] > 1, "open"))
 
 # %% ../../nbs/study/role_maps.ipynb #701e000e
 def paper_claim() -> pd.Series:  # by dataset of the study
