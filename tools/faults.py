@@ -327,7 +327,8 @@ TESTS = {
         "datasets/test_sources.py", "limits or faulty or first_copy or bomb or answer or reached or breaks_off"),
     ("hostile files", "a head's folder"): ("heads/test_files.py", "config or long or deep or refused or mark"),
     ("hostile files", "an index"): ("retrieval/test_files.py", "damaged or refused or nested"),
-    ("hostile files", "pairs and vectors"): ("datasets/test_readers.py", "unpacks or damage or nested or limit_can"),
+    ("hostile files", "pairs and vectors"): ("datasets/test_readers.py", "unpacks or damage or limit_can"),
+    ("hostile files", "tables that are read whole"): ("datasets/test_whole_tables.py", "nested"),
     ("hostile files", "an ontology"): (
         "datasets/test_obo.py", "long or address or cannot_be_read or not_utf or are_cut"),
     ("files of two states", "rolebregman fit"): ("cli/test_folder.py", "noticed or not_measured or refused or said"),

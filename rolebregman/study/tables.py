@@ -138,14 +138,15 @@ def mean_table(
 # %% ../../nbs/study/tables.ipynb #0e0e0002
 def overview_table(
     rows: pd.DataFrame,  # rows of one scale, of some datasets
-    metrics=("ranking_accuracy", "direction_accuracy", "mrr"),  # columns, better when larger
-) -> pd.DataFrame:  # markdown such as "0.938 / **0.865** / 0.578", a line for each head, a column for each dataset
-    "The means of some metrics side by side; what is best to three digits is bold."
-    tables = [mean_table(rows, metric).round(3) for metric in metrics]
+    metrics=("ranking_accuracy", "direction_accuracy", "mrr"),  # columns in [0, 1], better when larger
+) -> pd.DataFrame:  # markdown such as "93.8/**86.5**/57.8", a line for each head, a column for each dataset
+    "The means of some metrics side by side, in percent; what is best to that digit is bold."
+    tables = [mean_table(rows, metric).mul(100).round(1) for metric in metrics]
     def marked(value, best):
-        return "" if np.isnan(value) else f"**{value:.3f}**" if value == best else f"{value:.3f}"
-    cells = {dataset: [" / ".join(marked(table.loc[head, dataset], table[dataset].max()) for table in tables)
-                       for head in tables[0].index] for dataset in tables[0]}
+        return "" if np.isnan(value) else f"**{value:.1f}**" if value == best else f"{value:.1f}"
+    cells = {dataset.replace("/", " ").replace("_", " "): [
+        "/".join(marked(table.loc[head, dataset], table[dataset].max()) for table in tables)
+        for head in tables[0].index] for dataset in tables[0]}
     return pd.DataFrame(cells, index=tables[0].index)
 
 # %% ../../nbs/study/tables.ipynb #8d14cef0

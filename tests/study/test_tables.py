@@ -58,14 +58,14 @@ def test_the_table_of_the_terminal_is_narrow(undisturbed):
     assert f"{mine.mean():.3f}±{mine.std():.3f}".replace("±0.", "±.") in lines[3] and "0.942±.006" in lines[3]
 
 
-def test_in_the_overview_all_that_is_best_to_three_digits_is_bold_and_gaps_are_empty():
+def test_in_the_overview_all_that_is_best_to_a_tenth_of_a_percent_is_bold_and_gaps_are_empty():
     rows = pd.DataFrame([dict(dataset=dataset, head=head, seed=0, error="", ranking_accuracy=value, mrr=0.25)
                          for dataset, head, value in (("a", "mlp", 0.9004), ("a", "order", 0.8996),
                                                       ("a", "cosine", 0.5), ("b", "mlp", 0.7))])
     table = overview_table(rows, ("ranking_accuracy", "mrr"))
-    assert table["a"].to_dict() == {"mlp": "**0.900** / **0.250**", "order": "**0.900** / **0.250**",
-                                    "cosine": "0.500 / **0.250**"}
-    assert table.loc["order", "b"] == " / " and table.loc["mlp", "b"] == "**0.700** / **0.250**"
+    assert table["a"].to_dict() == {"mlp": "**90.0**/**25.0**", "order": "**90.0**/**25.0**",
+                                    "cosine": "50.0/**25.0**"}
+    assert table.loc["order", "b"] == "/" and table.loc["mlp", "b"] == "**70.0**/**25.0**"
 
 
 def test_the_papers_table_is_as_printed():
