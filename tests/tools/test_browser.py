@@ -56,9 +56,9 @@ def open_page(browser):
     "A function that opens an address; what went wrong on the page meanwhile, of any kind, fails the test at its end"
     contexts, wrong = [], []
 
-    def open_(url, viewport=phone, **options):
-        contexts.append(browser.new_context(viewport=viewport, **options))
-        page = contexts[-1].new_page()
+    def open_(url, viewport=phone, context=None, **options):
+        contexts.append(browser.new_context(viewport=viewport, **options) if context is None else context.new_page())
+        page = contexts[-1].new_page() if context is None else contexts[-1]
         page.set_default_timeout(60_000)
         page.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)
         page.on("pageerror", lambda error: wrong.append(f"exception: {error}"))
@@ -99,9 +99,17 @@ look = """async () => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def one_phone(browser):
+    "A reader's phone, which keeps what all pages load"
+    context = browser.new_context(viewport=phone)
+    yield context
+    context.close()
+
+
 @pytest.mark.parametrize("notebook", map(below_nbs, notebooks()))
-def test_page_on_a_phone(open_page, address, notebook):
-    seen = open_page(f"{address}/{page_name(notebook)}.html").evaluate(look)
+def test_page_on_a_phone(open_page, one_phone, address, notebook):
+    seen = open_page(f"{address}/{page_name(notebook)}.html", context=one_phone).evaluate(look)
     assert seen["heading"]
     assert not seen["wide"] and seen["width"] <= phone["width"], "the page scrolls sideways"
     assert seen["formulas"] >= seen["formula_sources"], "a formula is not set"
