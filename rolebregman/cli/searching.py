@@ -18,7 +18,7 @@ from .command import (
     input_file, say, show, watched, write_output)
 from .folder import read_kept
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
-from .partitions import parts_of, score_parts, scored_block
+from .partitions import parts_of, score_parts, scored_block, scored_text
 
 # %% ../../nbs/cli/searching.ipynb #a376e960
 def _for_spreadsheet(table, quote):
@@ -93,8 +93,7 @@ def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines,
         tables = ((len(block), scored_block(model, features, index, block)) for block in blocks)
         write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_lines, bare, spreadsheet)))
     _say_run(counts["cells"], spreadsheet)
-    dropped = f"; {total - counts['scored']:,} dropped, without a vector" if counts["scored"] < total else ""
-    say(f"pairs scored: {counts['scored']:,}, running as they are written: {counts['forward']:,}{dropped}; {columns}")
+    say(f"{scored_text(counts['scored'], counts['forward'], total)}; {columns}")
 
 # %% ../../nbs/cli/searching.ipynb #5f626928
 @command(app, "rolebregman score head pairs.csv --out scores.csv",
@@ -130,7 +129,7 @@ def score(
     if parts := parts_of(pairs):
         if str(out) == "-" or as_json_: raise typer.BadParameter("pairs in parts need a folder: name one with --out")
         how = dict(missing=missing, device=device, jobs=jobs, backend=backend, address=address or None)
-        return score_parts(*given[:1], parts, out, given[1:], ends, **how)
+        return score_parts(head, parts, out, given[1:], ends, **how)
     if pairs.is_dir(): raise typer.BadParameter(f"{pairs}: there is no .parquet file in this folder")
     if not pairs.exists() and set("*?[") & set(str(pairs)):
         raise typer.BadParameter(f"{pairs}: there is no file of such a name")

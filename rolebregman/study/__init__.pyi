@@ -131,6 +131,7 @@ from .published import CONE_SHARES as CONE_SHARES
 from .published import Cones as Cones
 from .published import DETECTION as DETECTION
 from .published import Detection as Detection
+from .published import HELD_OUT as HELD_OUT
 from .published import LEARNED as LEARNED
 from .published import PUBLISHED as PUBLISHED
 from .published import PUBLISHED_HEADS as PUBLISHED_HEADS

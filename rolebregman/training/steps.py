@@ -173,10 +173,6 @@ class _Losses:
         fused = all(p.device.type in ("cpu", "cuda") for p in self.parameters)
         self.optimizer = torch.optim.AdamW(self.parameters, lr=config.lr, weight_decay=config.weight_decay, fused=fused)
 
-    def _given(self, edges, part):
-        "Weights of some edges, as the losses take them"
-        return {} if self.weights is None else dict(weights=self.weights[edges][part])
-
     def _portion(self, edges, counted=1):
         "How much of the loss of some edges is this process's"
         weights = torch.ones(len(edges)) if self.weights is None else self.weights[edges]
@@ -185,7 +181,9 @@ class _Losses:
     def _losses(self, batch):
         "Rank and direction loss of a batch: of this process's part of it, by what it weighs"
         part, several = self.together.part(len(batch)), self.together.count > 1
-        own = self._given(batch, slice(None)) | (dict(part=part) if several else {})
+        own = dict(part=part) if several else {}
+        if self.weights is not None:
+            own["weights"] = self.weights[batch]
         with self.head.held_weights():
             rank, direction = self.losses(self.head, self.features, self.train[batch], self.one_way[batch],
                                           self.sampler, self.config, self.generators["negatives"], self.compare, **own)
