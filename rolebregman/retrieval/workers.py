@@ -26,6 +26,8 @@ from urllib.parse import urlsplit
 from joblib.externals.loky import ProcessPoolExecutor
 from tqdm import tqdm
 
+from ..common import log
+
 # %% ../../nbs/retrieval/workers.ipynb #3cf11d1a
 def _stay_with(parent):
     "In a worker: leave Ctrl-C to the parent, and end when the parent is gone"
@@ -80,6 +82,18 @@ def _deaf():  # processes that are started here inherit that Ctrl-C is not for t
 
 
 @contextmanager
+def _closed(cluster):
+    "Within `with`: our own cluster. All work is done when it closes; Dask may stumble over a worker half begun"
+    try:
+        yield cluster
+    finally:
+        try:
+            cluster.close()
+        except AssertionError as error:
+            log.warning("Dask's workers were not closed in order (%s); what they had done is there", error)
+
+
+@contextmanager
 def _dask(jobs, address):
     "The same on a Dask cluster"
     distributed = _package("distributed", "dask")
@@ -89,7 +103,7 @@ def _dask(jobs, address):
                host="127.0.0.1", dashboard_address="127.0.0.1:0")  # nobody else is to send it work
     with ExitStack() as stack:
         with _deaf():
-            cluster = address or stack.enter_context(distributed.LocalCluster(**own))
+            cluster = address or stack.enter_context(_closed(distributed.LocalCluster(**own)))
         try:
             client = stack.enter_context(distributed.Client(cluster, set_as_default=False, timeout=20))
             client.wait_for_workers(1, timeout=60)

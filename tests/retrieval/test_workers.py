@@ -32,6 +32,21 @@ def test_what_raises_or_kills_its_worker_takes_nothing_with_it(backend):
     for number in (1, 2, 4, 5): assert found[number][:2] == (12 / number, "1") and found[number][2] != os.getpid()
 
 
+def test_a_cluster_that_stumbles_when_it_closes_takes_no_result_with_it(monkeypatch, caplog):
+    "As Dask does where a killed worker is begun anew just then"
+    cluster = pytest.importorskip("distributed").LocalCluster
+    close = cluster.close
+
+    def stumbles(self, *given, **named):
+        close(self, *given, **named)
+        raise AssertionError("can only join a started process")
+
+    monkeypatch.setattr(cluster, "close", stumbles)
+    found = dict(finished(inverse, [1, 2], jobs=1, backend="dask"))
+    assert {number: outcome[0] for number, outcome in found.items()} == {1: 1.0, 2: 0.5}
+    assert "were not closed in order (can only join a started process)" in caplog.text
+
+
 def test_what_dask_itself_raises_is_told_from_what_the_work_raises():
     def raised_in(file):
         try:
