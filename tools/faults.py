@@ -201,8 +201,38 @@ class Fit(Subject):
     def held(self, before, found, number): return found in (before, number, None)
 
 
-# A checkpoint of `fit` is one more class here: `write` trains with a checkpoint, `read` resumes and compares the bits.
-SUBJECTS = {kind.__doc__: kind for kind in (Head, Index, Grid, Cache, Download, Fit)}
+class Training(Subject):
+    "a checkpoint"
+    first, tree = False, toy_tree(depth=3, branching=3, dim=6, seed=1)
+
+    def __init__(self):
+        with tempfile.TemporaryDirectory() as folder: self.right = self._trained(Path(folder) / "0.safetensors")
+
+    def _trained(self, path):
+        "The weights after a training that goes on from what is there, with a checkpoint after each step"
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            head = make_head("role_bregman", 6)
+        fit(head, self.tree, TrainConfig(epochs=3, batch_size=32), progress=False, checkpoint=path, checkpoint_every=0,
+            resume=True)
+        return head.state_dict()
+
+    def write(self, folder, number): self._trained(folder / f"{number}.safetensors")
+
+    def read(self, folder):
+        "How many trainings there are; each one, gone on with, ends as the one that nothing has disturbed"
+        files = sorted(folder.glob("*.safetensors"))
+        for path in files:
+            found = self._trained(path)
+            if not all(torch.equal(found[name], weight) for name, weight in self.right.items()):
+                raise ValueError(f"{path.name} ends with other weights")
+        return len(files)
+
+    def held(self, before, found, number): return found >= (before or 0)
+    def whole(self, folder, number): return (folder / f"{number}.safetensors").exists() and self.read(folder) > 0
+
+
+SUBJECTS = {kind.__doc__: kind for kind in (Head, Index, Grid, Cache, Download, Fit, Training)}
 
 
 class Refused(Exception):
