@@ -7,6 +7,7 @@ import csv
 import gc
 import hashlib
 import http.server
+import io
 import logging
 import os
 import random
@@ -379,9 +380,10 @@ def tested(file: str, some: str) -> tuple[int, int, str]:
     "Cases of these tests, those that pass, and the first that does not"
     import pytest
     counted = _Counted()
-    with contextlib.redirect_stdout(None):
+    with contextlib.redirect_stdout(io.StringIO()):
         pytest.main([str(ROOT / "tests" / file), "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", some,
                      "-W", "ignore::pytest.PytestAssertRewriteWarning"], plugins=[counted])
+    if not counted.tried: raise SystemExit(f"none of tests/{file} was run with -k {some!r}; do they start?")
     return counted.tried, counted.held, counted.first
 
 
