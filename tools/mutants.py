@@ -37,7 +37,7 @@ TESTS = {
     "evaluation": ["test_metrics_elsewhere.py", "test_evaluation.py", "heads/test_ties.py"],
     "training/losses": ["training/test_losses.py", "training/test_steps.py"],
     "training/steps": ["training/test_steps.py", "training/test_loop.py"],
-    "training/loop": ["training/test_loop.py"],
+    "training/loop": ["training/test_loop.py", "training/test_checkpoints.py"],
     "retrieval/nearest": ["retrieval/test_nearest.py", "retrieval/test_index.py"],
     "datasets/negatives": ["datasets/test_negatives.py", "test_metrics_elsewhere.py"],
     "datasets/readers": ["datasets/test_readers.py", "datasets/test_pairs.py"],
