@@ -42,9 +42,9 @@ TESTS = {
     "datasets/negatives": ["datasets/test_negatives.py", "test_metrics_elsewhere.py"],
     "datasets/readers": ["datasets/test_readers.py", "datasets/test_pairs.py"],
     "datasets/formats": ["datasets/test_formats.py", "datasets/test_readers.py"],
-    "datasets/columns": ["datasets/test_columns.py", "datasets/test_readers.py"],
-    "datasets/pairs": ["datasets/test_pairs.py"],
-    "datasets/obo": ["datasets/test_obo.py"],
+    "datasets/columns": ["datasets/test_columns.py", "datasets/test_readers.py", "datasets/test_parts.py"],
+    "datasets/pairs": ["datasets/test_pairs.py", "datasets/test_parts.py"],
+    "datasets/obo": ["datasets/test_obo.py", "datasets/test_ontology.py"],
     "datasets/weights": ["datasets/test_weights.py"],
 }
 SWAPS = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
