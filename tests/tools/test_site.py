@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from bs4 import BeautifulSoup
 
 root = Path(__file__).resolve().parents[2]
 processed = import_module("processed")
@@ -181,3 +182,37 @@ def test_a_class_stands_above_its_methods_and_a_module_has_a_table_of_its_names(
     assert 'href="#bregmanhead"' in reference and 'href="#bregmanhead-held-weights"' in reference
     names = (site / "guides" / "names.html").read_text(encoding="utf-8")
     assert 'href="../heads/distance_head.html#load-head"' in names
+
+
+def articles(site, pages):
+    for name in pages:
+        if article := BeautifulSoup((site / name).read_text(encoding="utf-8"), "html.parser").find("article"):
+            yield name, article
+
+
+def test_no_page_shows_markdown_or_a_formula_as_it_is_written(site, pages):
+    raw, written = re.compile(r"\]\(|\*\*|`|\$|(?<!\S)#{2,4} "), []
+    for name, article in articles(site, pages):
+        printed = [pre.get_text() for pre in article.select(".cell_output pre")]
+        written += [(name, found[0]) for text in printed if (found := re.search(r"\]\((#|http)\S+", text))]
+        for part in article.select("pre, code, script, style, .math, .headerlink"): part.decompose()
+        text = article.get_text()
+        written += [(name, text[max(0, found.start() - 30):found.end() + 30]) for found in raw.finditer(text)]
+    assert not written
+
+
+def test_a_table_has_no_column_that_counts_its_rows(site, pages):
+    counting = []
+    for name, article in articles(site, pages):
+        for table in article.select("table.dataframe"):
+            first, rows = table.select_one("thead th"), table.select("tbody tr")
+            numbers = [row.find(["th", "td"]).get_text() for row in rows]
+            if len(rows) > 1 and not first.get_text() and all(number.isdigit() for number in numbers):
+                counting.append((name, numbers))
+    assert not counting
+
+
+def test_an_option_keeps_its_two_hyphens(site, pages):
+    dashes = [(name, found[0]) for name, article in articles(site, pages) if name.startswith(("cli/", "guides/"))
+              for found in re.finditer(r"(?<!\S)[–—][a-z][\w-]+", article.get_text())]
+    assert not dashes

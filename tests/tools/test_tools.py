@@ -225,6 +225,8 @@ def test_execution_has_a_time_limit(project):
     ("[heads](02_heads.ipynb#maps)", "[heads](heads.ipynb#maps)"),
     ("[a](../02_heads.ipynb), [b](heads/ranking.ipynb)", "[a](../heads.ipynb), [b](heads/ranking.ipynb)"),
     ("[elsewhere](https://a.org/02_heads.ipynb)", "[elsewhere](https://a.org/02_heads.ipynb)"),
+    ("so it is\n$$x\\,.$$\nand $y$ too", "so it is\n\n$$x\\,.$$\n\nand $y$ too"),
+    ("so\n$$\nx\n$$\nand\n$$y$$", "so\n\n$$\nx\n$$\n\nand\n\n$$y$$\n"),
 ])
 def test_myst(quarto, myst):
     assert import_module("build_site").to_myst(quarto, {"fig-law": "Figure 1"}) == myst
@@ -379,6 +381,18 @@ def test_the_best_of_a_column_is_bold(write):
     assert re.findall(r"(?:<strong>|\*\*)(.*?)(?:</strong>|\*\*)", made) == ["0.9 ± 0.1", "0.9 ± 0.2"]
     assert re.sub(r"</?strong>|\*\*| +", "", made) == write(frame).replace(" ", "")
     assert bold(write(frame[["seconds"]])) == write(frame[["seconds"]])
+
+
+def test_of_ranks_the_smallest_is_bold_and_not_the_largest():
+    ranks = pd.DataFrame({"rank in MRR": [3.5, 1.25, 20.0], "mean rank": [3, 10, 2]})
+    made = import_module("tables").with_best_in_bold(ranks.to_html())
+    assert re.findall("<strong>(.*?)</strong>", made) == ["1.25", "2"]
+
+
+def test_a_table_in_html_has_no_markdown_and_breaks_names_behind_underscores_only():
+    as_html = import_module("tables").as_html
+    made = as_html(pd.DataFrame({"of_two_words": ["83.1/**100.0**"], "one": ["2 ** 3 ** 4"]}).to_html(index=False))
+    assert "83.1/<strong>100.0</strong>" in made and "<th>of_<wbr/>two_<wbr/>words</th>" in made and "<th>one</th>" in made
 
 
 def test_a_table_of_groups_is_left_as_it_is():
