@@ -392,7 +392,8 @@ def test_of_ranks_the_smallest_is_bold_and_not_the_largest():
 def test_a_table_in_html_has_no_markdown_and_breaks_names_behind_underscores_only():
     as_html = import_module("tables").as_html
     made = as_html(pd.DataFrame({"of_two_words": ["83.1/**100.0**"], "one": ["2 ** 3 ** 4"]}).to_html(index=False))
-    assert "83.1/<strong>100.0</strong>" in made and "<th>of_<wbr/>two_<wbr/>words</th>" in made and "<th>one</th>" in made
+    assert "83.1/<strong>100.0</strong>" in made and "<th>of_<wbr/>two_<wbr/>words</th>" in made
+    assert "<th>one</th>" in made
 
 
 def test_a_table_of_groups_is_left_as_it_is():
