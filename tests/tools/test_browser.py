@@ -94,7 +94,7 @@ look = """async () => {
       .filter(e => e.getBoundingClientRect().left < e.closest("div.math").getBoundingClientRect().left - 1)
       .map(e => e.getBoundingClientRect().top),
     formula_errors: all(".katex-error").map(e => e.title),
-    numbers_over_formulas: all(".katex-html > .tag").filter(e => e.previousElementSibling
+    numbers_over_formulas: all(".katex-html > .katex-tag").filter(e => e.previousElementSibling
       && e.getBoundingClientRect().left < e.previousElementSibling.getBoundingClientRect().right - 1)
       .map(e => e.parentElement.textContent),
     names_broken: all("main thead th").filter(e => e.clientWidth && [...e.childNodes].some(node => {
