@@ -7,8 +7,8 @@ __all__ = ['app', 'Head', 'Pairs', 'PairsInParts', 'Backend', 'Address', 'Jobs',
            'SourceColumn', 'TargetColumn', 'Label', 'MinLabel', 'Encoder', 'Inputs', 'KeepVectors', 'Setting',
            'Relation', 'RelationColumn', 'Separator', 'SplitColumn', 'WeightColumn', 'Encoding', 'HeldOut', 'DropSeen',
            'Transitive', 'Missing', 'Spreadsheet', 'Out', 'OutOrFolder', 'Folder', 'Picture', 'CheckpointEvery',
-           'Resume', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress', 'command', 'try_command',
-           'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'Resume', 'Prior', 'Threshold', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress',
+           'command', 'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -316,6 +316,10 @@ Picture = Annotated[Path | None, typer.Option(callback=_picture, dir_okay=False,
 CheckpointEvery = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How often a checkpoint is written to "
                             "the folder, for --resume; 0: after each step.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in the folder, where there is one.")]
+Prior = Annotated[tuple[float, float, float] | None, typer.Option(metavar="THIS OTHER NEITHER", help="How common pairs "
+                  "are that run this way, the other way, neither: shares that sum to 1. By default those of `fit`.")]
+Threshold = Annotated[float | None, typer.Option(min=0, max=1, help="Probability from which on a pair is said to run; "
+                      "that of `fit` by default.")]
 Device = Annotated[str, typer.Option(callback=_device, metavar="NAME", help="Where to compute: cpu, cuda, cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

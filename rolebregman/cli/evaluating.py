@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 import typer
 
 from .command import (
-    Device, DropSeen, Encoding, Head, IdColumn, Ids, Json, Label, Member, MinLabel, Missing, Relation, RelationColumn,
-    Separator, SourceColumn, TargetColumn, Texts, Vectors, app, as_json, command, input_file, pairs_file, say, show)
+    Device, DropSeen, Encoding, Head, IdColumn, Ids, Json, Label, Member, MinLabel, Missing, Picture, Prior, Relation,
+    RelationColumn, Separator, SourceColumn, TargetColumn, Texts, Vectors, app, as_json, command, input_file,
+    pairs_file, say, show, write_output)
+from .deciding import decision_said
 from .fitting import dataset_of, left_out_text, metrics_text
 from .folder import check_head, check_together, read_kept, report_of, split_table
 from .inputs import (
@@ -200,8 +202,24 @@ def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     return f"{name}: {columns}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
 
 # %% ../../nbs/cli/evaluating.ipynb #1147a329
+def _decided(model, head, ds, part, prior, picture):
+    "The metrics of a head's decision on a part, or None, and what is said of them; the picture is drawn"
+    from rolebregman.training.calibration import answers_of, decision_metrics, reliability, reliability_figure
+    if model.decision is None and (prior or picture): decision_said(model, head)
+    if model.decision is None: return None, "decision: none, so no probabilities; score --decide says why"
+    try:
+        answers = answers_of(model, ds, part, prior)
+    except ValueError as error:
+        if prior or picture: raise
+        return None, f"decision: not measured: {error}"
+    if picture:
+        figure, kind = reliability_figure({part: reliability(answers)}), picture.suffix[1:].lower() or "png"
+        write_output(picture, lambda file: figure.savefig(file, format=kind, dpi=150), True)
+    return decision_metrics(answers, model.decision), decision_said(model, head, prior)
+
+
 @command(app, "rolebregman evaluate head", "rolebregman evaluate head --candidates all --part valid --json",
-         "rolebregman evaluate head new_pairs.csv --drop-seen",
+         "rolebregman evaluate head new_pairs.csv --drop-seen", "rolebregman evaluate head --picture reliability.png",
          "rolebregman evaluate head scored_pairs.csv --label strength --min-label 5")
 def evaluate(
     head: Head,
@@ -224,11 +242,14 @@ def evaluate(
     encoding: Encoding = None,
     drop_seen: DropSeen = False,
     missing: Missing = "raise",
+    prior: Prior = None,
+    picture: Picture = None,
     device: Device = "cpu",
     as_json_: Json = False,
 ):
-    """Measure a head: ranking, direction, MRR and more.
+    """Measure a head: ranking, direction, MRR and more, and how far its probabilities can be trusted.
 
+    The picture is of the latter: how likely pairs were said to run, and how often they did.
     Of a file of pairs, columns and labels are those of `fit` where nothing else is said."""
     how = dict(source=source, target=target, label=label, min_label=min_label)
     more = options_said(relation=relation, relation_column=relation_column, sep=sep, encoding=encoding)
@@ -254,8 +275,11 @@ def evaluate(
     if ds.report["dropped"]:
         say(left_out_text(ds.report))
     found = measure(model, ds, part, candidates if candidates == "all" else int(candidates))
+    decided, said = _decided(model, head, ds, part, prior, picture)
     check_together(head, before)
     report = dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
     if seen is not None:
         report |= dict(read=ds.report["read"], seen=seen)
-    show(as_json(report | found) if as_json_ else metrics_text({"pairs" if pairs else part: found}))
+    name, write = "pairs" if pairs else part, say if str(picture) == "-" else show
+    if as_json_: return write(as_json(report | found | (dict(decision=decided) if decided else {})))
+    write("\n".join([metrics_text({name: found}), "", said, *([metrics_text({name: decided})] if decided else [])]))

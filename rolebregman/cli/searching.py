@@ -14,8 +14,9 @@ import typer
 
 from .command import (
     Address, Backend, Device, Encoding, Head, IdColumn, Ids, Jobs, Json, Member, Missing, Out, OutOrFolder,
-    PairsInParts, Picture, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Vectors, app, as_json, command,
-    input_file, say, show, watched, write_output)
+    PairsInParts, Picture, Prior, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Threshold, Vectors, app,
+    as_json, command, input_file, say, show, watched, write_output)
+from .deciding import decision_said, likely_text
 from .folder import read_kept
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
 from .partitions import parts_of, score_parts, scored_block, scored_text
@@ -70,8 +71,8 @@ def _columns_taken(path, ends, text):
     return columns_text({"used columns": f"{source} (source), {target} (target)", "unused columns": unused})
 
 # %% ../../nbs/cli/searching.ipynb #5f626927
-def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines, text):
-    "Write the distances of the pairs of one file, block by block"
+def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines, text, deciding=None):
+    "Write the distances of the pairs of one file, block by block, and which way they run where that is asked"
     from rolebregman.datasets.coded import require_items
     from rolebregman.datasets.columns import pair_blocks
     from rolebregman.heads.distance_head import load_head
@@ -84,21 +85,25 @@ def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines,
             seen.update(block["source"], block["target"])
             total += len(block)
         model = load_head(head).to(device)
+        about = None if deciding is None else decision_said(model, head, **deciding)
         features, index, lacking = vectors_of(head, items, seen, model.dim, bool(where[0] or where[2]))
         if missing == "raise" and not seen <= set(index):
             for block in pair_blocks(path, **ends, **text):
                 require_items(block, index, lacking, path)
         bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
         blocks = pair_blocks(path, **ends, **text)
-        tables = ((len(block), scored_block(model, features, index, block)) for block in blocks)
+        tables = ((len(block), scored_block(model, features, index, block, deciding)) for block in blocks)
         write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_lines, bare, spreadsheet)))
     _say_run(counts["cells"], spreadsheet)
     say(f"{scored_text(counts['scored'], counts['forward'], total)}; {columns}")
+    if about:
+        say(about)
 
 # %% ../../nbs/cli/searching.ipynb #5f626928
 @command(app, "rolebregman score head pairs.csv --out scores.csv",
          "zcat pairs.csv.gz | rolebregman score head - > scores.csv",
-         "rolebregman score head pairs.csv --missing drop --json",
+         "rolebregman score head pairs.csv --missing drop --json", "rolebregman score head pairs.csv --decide",
+         "rolebregman score head candidates.csv --decide --prior 0.01 0.01 0.98",
          "rolebregman score head pairs --out scores --backend dask --address tcp://10.0.0.5:8786")
 def score(
     head: Head,
@@ -114,6 +119,10 @@ def score(
     sep: Separator = None,
     encoding: Encoding = None,
     missing: Missing = "raise",
+    decide: Annotated[bool, typer.Option("--decide", help="Say how likely a pair runs this way, the other way, or "
+                                         "neither, and which of them it is.")] = False,
+    prior: Prior = None,
+    threshold: Threshold = None,
     device: Device = "cpu",
     spreadsheet: Spreadsheet = False,
     backend: Backend = "loky",
@@ -124,19 +133,24 @@ def score(
     """Write the distances of pairs, both ways.
 
     The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written. Pairs in a
-    folder of Parquet files are scored file by file, and those that are there already are left out."""
+    folder of Parquet files are scored file by file, and those that are there already are left out.
+
+    --decide asks the decision that fit has made from its validation pairs. It assumes how common the three answers
+    are, equally by default; where few of the pairs run at all, say so with --prior."""
+    if not decide and (prior or threshold): raise typer.BadParameter("--prior and --threshold belong to --decide")
+    deciding = dict(prior=prior, threshold=threshold) if decide else None
     given, ends = (head, vectors, ids, texts, id_column, member), (source, target)
     if parts := parts_of(pairs):
         if str(out) == "-" or as_json_: raise typer.BadParameter("pairs in parts need a folder: name one with --out")
-        how = dict(missing=missing, device=device, jobs=jobs, backend=backend, address=address or None)
-        return score_parts(head, parts, out, given[1:], ends, **how)
+        how = dict(jobs=jobs, backend=backend, address=address or None, deciding=deciding)
+        return score_parts(head, parts, out, given[1:], ends, missing, device, **how)
     if pairs.is_dir(): raise typer.BadParameter(f"{pairs}: there is no .parquet file in this folder")
     if not pairs.exists() and set("*?[") & set(str(pairs)):
         raise typer.BadParameter(f"{pairs}: there is no file of such a name")
     if out.is_dir(): raise typer.BadParameter(f"--out {out} is a folder; name a file")
     if address or backend != "loky": raise typer.BadParameter("--backend is for a folder of Parquet files")
     text = options_said(sep=sep, encoding=encoding)
-    _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_json_, text)
+    _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_json_, text, deciding)
 
 # %% ../../nbs/cli/searching.ipynb #061f96b9
 def _rows(index, items):
@@ -244,6 +258,7 @@ def explain(
     texts: Texts = None,
     id_column: IdColumn = None,
     member: Member = None,
+    prior: Prior = None,
     as_json_: Json = False,
 ):
     "Say what makes a pair near or far, and draw it."
@@ -258,10 +273,11 @@ def explain(
     found = account(model, *features[_rows(index, [source, target])], names=(source, target))
     if picture:
         write_output(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)
+    likely, said = likely_text(model, found.forward, found.reverse, prior)
     if as_json_:
         return write(as_json(dict(
             source=source, target=target, distance=found.forward, reverse_distance=found.reverse, gap=found.gap,
             parts=found.table.to_dict("index"), directions=found.directions.to_dict("records"),
-            eigenvalues=found.eigenvalues)))
+            eigenvalues=found.eigenvalues, probabilities=likely)))
     way = "as it is written" if found.gap < 0 else "the other way" if found.gap > 0 else "neither way"
-    write(f"{found!r}\nthe pair runs {way}{f'; drawn in {picture}' if picture else ''}")
+    write(f"{found!r}\nthe pair runs {way}; {said}{f'; drawn in {picture}' if picture else ''}")

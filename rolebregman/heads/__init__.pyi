@@ -1,9 +1,15 @@
+from . import decision as decision
 from . import distance_head as distance_head
 from . import files as files
 from . import inputs as inputs
 from . import ranking as ranking
 from . import role_head as role_head
 from . import ties as ties
+from .decision import CLASSES as CLASSES
+from .decision import Decision as Decision
+from .decision import EQUAL as EQUAL
+from .decision import check_shares as check_shares
+from .decision import distance_features as distance_features
 from .distance_head import DistanceHead as DistanceHead
 from .distance_head import load_head as load_head
 from .files import config_mark as config_mark
