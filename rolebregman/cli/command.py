@@ -149,6 +149,17 @@ def _options(signature):
     return found
 
 
+class _HeadFirst(typer.core.TyperCommand):
+    "A sub-command whose first argument is a head takes it as `--head` as well"
+
+    def parse_args(self, ctx, args):
+        args = list(args)
+        if "--head" in args[:-1]:
+            at = args.index("--head")
+            args = [args[at + 1], *args[:at], *args[at + 2:]]
+        return super().parse_args(ctx, args)
+
+
 def command(
     to: typer.Typer,  # what gets the sub-command
     *examples: str,  # what one types, shown in its help
@@ -184,6 +195,8 @@ def command(
         run.__signature__ = own.replace(parameters=[*own.parameters.values(), last])
         run.__annotations__ = {**function.__annotations__, "debug": debug}
         register = partial(to.callback, invoke_without_command=True) if default else partial(to.command, name)
+        if any(p.annotation is Head for p in own.parameters.values()):
+            register = partial(register, cls=_HeadFirst)
         return register(epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
 
     return add
@@ -239,6 +252,18 @@ def _on_disk(path: Path | None):
     return _there(path)
 
 
+def _head(path: Path):
+    "The folder of a head, also of one that comes with the package"
+    from rolebregman.heads.shipped import head_folder
+    try:
+        folder = head_folder(path)
+    except FileNotFoundError as error:
+        from rolebregman.common import printable
+        raise typer.BadParameter(printable(str(error))) from None
+    if folder.is_dir(): return folder
+    raise typer.BadParameter(f"{path} is a file; name the folder of a head")
+
+
 def _folder(path: Path):
     "A folder cannot go to standard output"
     if str(path) == "-": raise typer.BadParameter("- is no name for a folder")
@@ -264,7 +289,8 @@ def _file(help):
     return typer.Option(callback=_on_disk, help=help)
 
 
-Head = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder that `fit` has written.")]
+Head = Annotated[Path, typer.Argument(callback=_head, help="Folder that `fit` has written, or the name of a head that "
+                                      "comes with the package, such as wordnet-minilm.")]
 Pairs = Annotated[Path, pairs_file("CSV, TSV, Parquet, Excel, JSON or graph file with one pair in a row, - for "
                                     "standard input.")]
 PairsInParts = Annotated[Path, typer.Argument(callback=_there_in_parts, help="File as for `fit`, - for standard input, "

@@ -17,7 +17,7 @@ from .command import (
     PairsInParts, Picture, Prior, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Threshold, Vectors, app,
     as_json, command, input_file, say, show, watched, write_output)
 from .deciding import decision_said, likely_text
-from .folder import read_kept
+from .folder import read_kept, report_of
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
 from .partitions import parts_of, score_parts, scored_block, scored_text
 
@@ -163,6 +163,13 @@ def _rows(index, items):
     return rows
 
 
+def _vocabulary(head):
+    "The broad terms of the taxonomy that a head comes with, in its order; None where it comes with none"
+    if (known := (report_of(head) or {}).get("vocabulary")) is None: return None
+    from rolebregman.datasets.taxonomy import broader_terms, read_taxonomy
+    return broader_terms(read_taxonomy(known["taxonomy"], quiet=not watched()), known["least"])
+
+
 def _all_items(where, head, asked):
     "The ids among which to search: those asked for, and what else is known of"
     from rolebregman.datasets.columns import pair_blocks
@@ -170,6 +177,8 @@ def _all_items(where, head, asked):
     wanted = set(asked)
     if where.open_ended and (kept := read_kept(head, "items")) is not None:
         wanted.update(kept["id"])
+    elif where.open_ended and (vocabulary := _vocabulary(head)) is not None:
+        wanted.update(vocabulary)
     elif where.open_ended:
         path, how = pairs_of(head)
         for block in pair_blocks(path, how["source"], how["target"]):
@@ -245,8 +254,28 @@ def _draw(found, file, kind):
         say("the font of the picture lacks some letters of the ids; set font.family in a matplotlibrc")
 
 # %% ../../nbs/cli/searching.ipynb #8ba55f8e
+def _nearest(model, head, where, source, x, prior, k):
+    "The broad terms that are nearest to a source, and the same in words; none where the head comes with no terms"
+    if not k or not where.open_ended or not (report_of(head) or {}).get("vocabulary"): return [], ""
+    from rolebregman.retrieval.index import TargetIndex
+    try:
+        terms = [term for term in _vocabulary(head) if term != source]
+        features, index, _ = vectors_of(head, where, terms, model.dim)
+    except OSError as error:
+        return [], f"\nthe nearest broader terms are not known: {error}"
+    found, rows = (part[0].numpy() for part in TargetIndex(model, features).search(x[None], min(k, len(index))))
+    reverse = model.score(features[rows], x[None].repeat(len(rows), 0))
+    near = [dict(term=index[row], distance=float(a), **(likely_text(model, float(a), float(b), prior)[0] or {}))
+            for row, a, b in zip(rows, found, reverse)]
+    lines = [f"  {one['term']:<32} {one['distance']:<10.4g}" + f" {one['this way']:.3f}" * ("this way" in one)
+             for one in near]
+    title = f"\nnearest of {len(index):,} terms that are broad in {report_of(head)['vocabulary']['taxonomy']}"
+    return near, "\n".join([f"{title} (distance, probability that {source} is a kind of it):", *lines])
+
+
 @command(app, "rolebregman explain head celery vegetable",
          "rolebregman explain head celery vegetable --picture pair.png",
+         "rolebregman explain --head wordnet-minilm celery food",
          "rolebregman explain head celery vegetable --json")
 def explain(
     head: Head,
@@ -259,6 +288,8 @@ def explain(
     id_column: IdColumn = None,
     member: Member = None,
     prior: Prior = None,
+    k: Annotated[int, typer.Option("-k", min=0, help="How many of the nearest broader terms, where the head comes with "
+                                   "terms; 0 for none.")] = 5,
     as_json_: Json = False,
 ):
     "Say what makes a pair near or far, and draw it."
@@ -270,7 +301,9 @@ def explain(
     if not isinstance(model, BregmanHead):
         raise ValueError(f"{head} holds a {type(model).__name__}, which has no potential to look into; score knows it")
     features, index, _ = vectors_of(head, where, [source, target], model.dim, bool(vectors or texts))
-    found = account(model, *features[_rows(index, [source, target])], names=(source, target))
+    features = features[_rows(index, [source, target])]
+    found = account(model, *features, names=(source, target))
+    near, told = _nearest(model, head, where, source, features[0], prior, k)
     if picture:
         write_output(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)
     likely, said = likely_text(model, found.forward, found.reverse, prior)
@@ -278,6 +311,6 @@ def explain(
         return write(as_json(dict(
             source=source, target=target, distance=found.forward, reverse_distance=found.reverse, gap=found.gap,
             parts=found.table.to_dict("index"), directions=found.directions.to_dict("records"),
-            eigenvalues=found.eigenvalues, probabilities=likely)))
+            eigenvalues=found.eigenvalues, probabilities=likely, nearest=near)))
     way = "as it is written" if found.gap < 0 else "the other way" if found.gap > 0 else "neither way"
-    write(f"{found!r}\nthe pair runs {way}; {said}{f'; drawn in {picture}' if picture else ''}")
+    write(f"{found!r}\nthe pair runs {way}; {said}{f'; drawn in {picture}' if picture else ''}{told}")

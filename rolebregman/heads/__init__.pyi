@@ -4,6 +4,7 @@ from . import files as files
 from . import inputs as inputs
 from . import ranking as ranking
 from . import role_head as role_head
+from . import shipped as shipped
 from . import ties as ties
 from .decision import CLASSES as CLASSES
 from .decision import Decision as Decision
@@ -37,6 +38,8 @@ from .role_head import ROLES as ROLES
 from .role_head import RoleMap as RoleMap
 from .role_head import SharedMap as SharedMap
 from .role_head import item_map as item_map
+from .shipped import head_folder as head_folder
+from .shipped import shipped_heads as shipped_heads
 from .ties import distinct_rows as distinct_rows
 from .ties import filled as filled
 from .ties import pair_distances as pair_distances

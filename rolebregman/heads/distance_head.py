@@ -23,6 +23,7 @@ from ..common import compiled, in_blocks, one_at_a_time
 from .decision import Decision
 from .files import config_mark, difference, open_files, read_json, sketch, write_files
 from .inputs import INPUTS, Standardizer
+from .shipped import head_folder
 
 # %% ../../nbs/heads/distance_head.ipynb #87c6a219
 class _Interface(nn.Module):
@@ -391,15 +392,15 @@ def _loaded(folder: Path) -> DistanceHead:
 
 # %% ../../nbs/heads/distance_head.ipynb #103b6179
 def load_head(
-    folder: str | os.PathLike,  # what `save_pretrained` has written
+    folder: str | os.PathLike,  # what `save_pretrained` has written, or the name of a head that comes with the package
 ) -> DistanceHead:  # in evaluation mode, on the CPU
     """Read a head from disk, bit for bit as it was saved.
 
-    Raises `FileNotFoundError` where a file is missing and `ValueError` where the files do not describe a head that is
-    known here, or not one and the same. Only classes of `rolebregman`, or classes that your program has defined
-    already, are made. A config that does not go with the weights costs no memory.
+    Raises `FileNotFoundError` where a file is missing, with the names that there are, and `ValueError` where the files
+    do not describe a head that is known here, or not one and the same. Only classes of `rolebregman`, or classes that
+    your program has defined already, are made. A config that does not go with the weights costs no memory.
     """
-    folder = Path(folder)
+    folder = head_folder(folder)
     with suppress(FileNotFoundError, ValueError):
         return _loaded(folder)
     with one_at_a_time(folder) if folder.is_dir() else nullcontext():  # where somebody was writing, it is whole now
