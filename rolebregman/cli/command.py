@@ -195,7 +195,8 @@ def command(
         run.__signature__ = own.replace(parameters=[*own.parameters.values(), last])
         run.__annotations__ = {**function.__annotations__, "debug": debug}
         register = partial(to.callback, invoke_without_command=True) if default else partial(to.command, name)
-        if any(p.annotation is Head for p in own.parameters.values()):
+        about = getattr(own.parameters["head"].annotation, "__metadata__", ()) if "head" in own.parameters else ()
+        if any(isinstance(one, typer.models.ArgumentInfo) for one in about):
             register = partial(register, cls=_HeadFirst)
         return register(epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
 

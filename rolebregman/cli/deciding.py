@@ -17,7 +17,7 @@ def decided(
 ) -> dict:  # threshold, prior, asked (how many pairs of which kind), metrics by split; or `missing`, why there is none
     "Make the decision of a head, for the report of `fit`."
     from rolebregman.training.calibration import answers_of, calibrate, decision_metrics
-    if not len(ds.edges["valid"]): return dict(missing="there are no validation pairs")
+    if not len(ds.edges["valid"]): return dict(missing="no pairs were held out to make one from")
     try:
         decision = calibrate(model, ds)
     except ValueError as error:

@@ -6,7 +6,6 @@
 __all__ = ['score', 'search', 'explain']
 
 # %% ../../nbs/cli/searching.ipynb #e50c8684
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 

@@ -9,8 +9,10 @@ __all__ = ['shipped_heads', 'head_folder']
 import os
 from pathlib import Path
 
+import rolebregman
+
 # %% ../../nbs/heads/shipped.ipynb #sh100006
-_SHIPPED = Path(__file__).resolve().parents[1] / "shipped"  # in the package
+_SHIPPED = Path(rolebregman.__file__).resolve().parent / "shipped"
 
 
 def shipped_heads() -> list[str]:  # sorted

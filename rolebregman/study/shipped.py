@@ -38,7 +38,7 @@ class Recipe:
     options: dict = field(default_factory=dict)  # of `make_head`
 
 
-_TRAIN = dict(loss="softmax", negatives=256, hard_share=0.5, epochs=12, patience=0, weight_decay=0.1)
+_TRAIN = dict(loss="softmax", negatives=256, hard_share=0.5, epochs=6, patience=0, weight_decay=0.1)
 # By name
 SHIPPED = {
     "wordnet-minilm": Recipe(
@@ -121,13 +121,12 @@ def run_shipped(
         recipe = SHIPPED[name]
         for seed in range(seeds):
             task = ShippedTask(name, recipe.head, seed, "full", recipe.train, recipe.options)
-            folder = Path(heads) / name
+            (folder := Path(heads) / name).mkdir(parents=True, exist_ok=True)
             if task.key in store.keys() and (seed or (folder / "report.json").is_file()): continue
             head, row = shipped_row(task)
             if task.key not in store.keys():
                 store.append(row)
             if seed == 0:
-                folder.mkdir(parents=True, exist_ok=True)
                 write_shipped(head, task, row, folder)
     rows = store.rows()
     for name in set(rows["dataset"]) & set(SHIPPED):

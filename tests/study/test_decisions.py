@@ -8,7 +8,15 @@ from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_
 
 from rolebregman.datasets.hypernymy import HYPERNYMY_SETS
 from rolebregman.study import (
-    ASKED, DECIDED, DECIDED_HEADS, MEASURES, Store, decided_tasks, decision_table, yes_no_metrics)
+    ASKED,
+    DECIDED,
+    DECIDED_HEADS,
+    MEASURES,
+    Store,
+    decided_tasks,
+    decision_table,
+    yes_no_metrics,
+)
 from rolebregman.study.store import COLUMNS
 
 results = Path(__file__).resolve().parents[2] / "results"
