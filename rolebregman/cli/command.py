@@ -7,8 +7,8 @@ __all__ = ['app', 'Head', 'Pairs', 'PairsInParts', 'Backend', 'Address', 'Jobs',
            'SourceColumn', 'TargetColumn', 'Label', 'MinLabel', 'Encoder', 'Inputs', 'KeepVectors', 'Setting',
            'Relation', 'RelationColumn', 'Separator', 'SplitColumn', 'WeightColumn', 'Encoding', 'HeldOut', 'DropSeen',
            'Transitive', 'Missing', 'Spreadsheet', 'Out', 'OutOrFolder', 'Folder', 'Picture', 'CheckpointEvery',
-           'Resume', 'Prior', 'Threshold', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress',
-           'command', 'try_command', 'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'Resume', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress', 'command', 'try_command',
+           'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -28,6 +28,7 @@ from typing import Annotated, Literal
 import typer
 
 from .. import __version__
+from .naming import HeadFirst, head_of
 
 # %% ../../nbs/cli/command.ipynb #884fb511
 # The command itself
@@ -148,18 +149,7 @@ def _options(signature):
                 found[name] = long[0] if long else "--" + name.replace("_", "-")
     return found
 
-
-class _HeadFirst(typer.core.TyperCommand):
-    "A sub-command whose first argument is a head takes it as `--head` as well"
-
-    def parse_args(self, ctx, args):
-        args = list(args)
-        if "--head" in args[:-1]:
-            at = args.index("--head")
-            args = [args[at + 1], *args[:at], *args[at + 2:]]
-        return super().parse_args(ctx, args)
-
-
+# %% ../../nbs/cli/command.ipynb #ecb8f5ad
 def command(
     to: typer.Typer,  # what gets the sub-command
     *examples: str,  # what one types, shown in its help
@@ -194,10 +184,9 @@ def command(
         last = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=debug)
         run.__signature__ = own.replace(parameters=[*own.parameters.values(), last])
         run.__annotations__ = {**function.__annotations__, "debug": debug}
-        register = partial(to.callback, invoke_without_command=True) if default else partial(to.command, name)
-        about = getattr(own.parameters["head"].annotation, "__metadata__", ()) if "head" in own.parameters else ()
-        if any(isinstance(one, typer.models.ArgumentInfo) for one in about):
-            register = partial(register, cls=_HeadFirst)
+        register = partial(to.command, name, cls=HeadFirst)
+        if default:
+            register = partial(to.callback, invoke_without_command=True)
         return register(epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
 
     return add
@@ -253,18 +242,6 @@ def _on_disk(path: Path | None):
     return _there(path)
 
 
-def _head(path: Path):
-    "The folder of a head, also of one that comes with the package"
-    from rolebregman.heads.shipped import head_folder
-    try:
-        folder = head_folder(path)
-    except FileNotFoundError as error:
-        from rolebregman.common import printable
-        raise typer.BadParameter(printable(str(error))) from None
-    if folder.is_dir(): return folder
-    raise typer.BadParameter(f"{path} is a file; name the folder of a head")
-
-
 def _folder(path: Path):
     "A folder cannot go to standard output"
     if str(path) == "-": raise typer.BadParameter("- is no name for a folder")
@@ -290,8 +267,8 @@ def _file(help):
     return typer.Option(callback=_on_disk, help=help)
 
 
-Head = Annotated[Path, typer.Argument(callback=_head, help="Folder that `fit` has written, or the name of a head that "
-                                      "comes with the package, such as wordnet-minilm.")]
+Head = Annotated[Path, typer.Argument(callback=head_of, help="Folder that `fit` has written, or the name of a head "
+                                      "that comes with the package, such as wordnet-minilm.")]
 Pairs = Annotated[Path, pairs_file("CSV, TSV, Parquet, Excel, JSON or graph file with one pair in a row, - for "
                                     "standard input.")]
 PairsInParts = Annotated[Path, typer.Argument(callback=_there_in_parts, help="File as for `fit`, - for standard input, "
@@ -343,10 +320,6 @@ Picture = Annotated[Path | None, typer.Option(callback=_picture, dir_okay=False,
 CheckpointEvery = Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How often a checkpoint is written to "
                             "the folder, for --resume; 0: after each step.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in the folder, where there is one.")]
-Prior = Annotated[tuple[float, float, float] | None, typer.Option(metavar="THIS OTHER NEITHER", help="How common pairs "
-                  "are that run this way, the other way, neither: shares that sum to 1. By default those of `fit`.")]
-Threshold = Annotated[float | None, typer.Option(min=0, max=1, help="Probability from which on a pair is said to run; "
-                      "that of `fit` by default.")]
 Device = Annotated[str, typer.Option(callback=_device, metavar="NAME", help="Where to compute: cpu, cuda, cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

@@ -6,6 +6,7 @@
 __all__ = ['score', 'search', 'explain']
 
 # %% ../../nbs/cli/searching.ipynb #e50c8684
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,9 +14,9 @@ import typer
 
 from .command import (
     Address, Backend, Device, Encoding, Head, IdColumn, Ids, Jobs, Json, Member, Missing, Out, OutOrFolder,
-    PairsInParts, Picture, Prior, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Threshold, Vectors, app,
+    PairsInParts, Picture, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Vectors, app,
     as_json, command, input_file, say, show, watched, write_output)
-from .deciding import decision_said, likely_text
+from .deciding import Prior, Threshold, decision_said, likely_text
 from .folder import read_kept, report_of
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
 from .partitions import parts_of, score_parts, scored_block, scored_text
@@ -271,7 +272,7 @@ def _nearest(model, head, where, source, x, prior, k):
     title = f"\nnearest of {len(index):,} terms that are broad in {report_of(head)['vocabulary']['taxonomy']}"
     return near, "\n".join([f"{title} (distance, probability that {source} is a kind of it):", *lines])
 
-
+# %% ../../nbs/cli/searching.ipynb #8ba55f8f
 @command(app, "rolebregman explain head celery vegetable",
          "rolebregman explain head celery vegetable --picture pair.png",
          "rolebregman explain --head wordnet-minilm celery food",
@@ -302,7 +303,7 @@ def explain(
     features, index, _ = vectors_of(head, where, [source, target], model.dim, bool(vectors or texts))
     features = features[_rows(index, [source, target])]
     found = account(model, *features, names=(source, target))
-    near, told = _nearest(model, head, where, source, features[0], prior, k)
+    near, listed = _nearest(model, head, where, source, features[0], prior, k)
     if picture:
         write_output(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)
     likely, said = likely_text(model, found.forward, found.reverse, prior)
@@ -312,4 +313,4 @@ def explain(
             parts=found.table.to_dict("index"), directions=found.directions.to_dict("records"),
             eigenvalues=found.eigenvalues, probabilities=likely, nearest=near)))
     way = "as it is written" if found.gap < 0 else "the other way" if found.gap > 0 else "neither way"
-    write(f"{found!r}\nthe pair runs {way}; {said}{f'; drawn in {picture}' if picture else ''}{told}")
+    write(f"{found!r}\nthe pair runs {way}; {said}{f'; drawn in {picture}' if picture else ''}{listed}")

@@ -46,10 +46,17 @@ def distance_features(
     u, v = np.arcsinh(forward / scale), np.arcsinh(reverse / scale)
     return np.stack([u, v, np.abs(u - v)], 1)
 
+
+def _check_threshold(threshold):
+    "A plain number in (0, 1)"
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < 1:
+        raise ValueError(f"threshold = {threshold!r:.80}: expected a probability between 0 and 1")
+    return float(threshold)
+
 # %% ../../nbs/heads/decision.ipynb #dec00009
 @dataclass(frozen=True)
-class Decision:
-    "What turns the two distances of a pair into probabilities. A number outside its range raises a `ValueError`."
+class _Numbers:
+    "The numbers of a decision, which are checked when it is made"
     scale: float  # what distances are divided by, above 0
     weights: tuple  # of 1, u, v and |u - v| in the logit of "this way", finite (4,)
     threshold: float  # the probability from which on a pair is said to run, in (0, 1)
@@ -66,6 +73,10 @@ class Decision:
         object.__setattr__(self, "weights", tuple(weights))
         object.__setattr__(self, "threshold", _check_threshold(self.threshold))
         object.__setattr__(self, "prior", check_shares(self.prior))
+
+# %% ../../nbs/heads/decision.ipynb #dec00009b
+class Decision(_Numbers):
+    "What turns the two distances of a pair into probabilities. A number outside its range raises a `ValueError`."
 
     def probabilities(
         self,
@@ -109,10 +120,3 @@ class Decision:
         if not isinstance(found, dict) or set(found) != names:
             raise ValueError(f"decision: expected {', '.join(sorted(names))}, found {found!r:.80}")
         return cls(**found)
-
-
-def _check_threshold(threshold):
-    "A plain number in (0, 1)"
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < 1:
-        raise ValueError(f"threshold = {threshold!r:.80}: expected a probability between 0 and 1")
-    return float(threshold)

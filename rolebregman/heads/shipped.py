@@ -23,8 +23,8 @@ def shipped_heads() -> list[str]:  # sorted
 def head_folder(
     name: str | os.PathLike,  # a folder, or the name of a head that comes with the package
 ) -> Path:  # the folder
-    "Where a head is: a path that is there wins. Raises `FileNotFoundError` that lists the names for what is neither."
-    if Path(name).exists(): return Path(name)
+    "Where a head is: a folder that is there wins. Raises `FileNotFoundError` that lists the names for what is neither."
+    if Path(name).is_dir(): return Path(name)
     if str(name) in (known := shipped_heads()): return _SHIPPED / str(name)
-    raise FileNotFoundError(f"{name} is missing: it is not a folder written by save_pretrained, nor one of the heads "
-                            f"that come with the package: {', '.join(known) or 'there is none here'}")
+    raise FileNotFoundError(f"{name} is not a folder written by save_pretrained, nor one of the heads that come with "
+                            f"the package: {', '.join(known) or 'there is none here'}")

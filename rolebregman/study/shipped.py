@@ -184,11 +184,11 @@ those that run neither way are hard ones. Where few pairs run at all, say so wit
 the rows of `results/shipped.csv` ({parameters:,} parameters; {versions}).
 """
 
-
+# %% ../../nbs/study/shipped.ipynb #ss10000d2
 def shipped_card(
     name: str,  # one of `SHIPPED`
     rows: pd.DataFrame,  # of `run_shipped`
-) -> str:  # Markdown
+) -> str:  # as Markdown
     "The card of a head, from its rows."
     recipe, rows = SHIPPED[name], rows[rows["dataset"] == name].sort_values("seed")
     own = rows[rows["seed"] == 0].iloc[0]

@@ -101,7 +101,7 @@ def tied_weights(
     one = (model.intercept_[:2] - model.intercept_[2]).mean() - slopes @ centre
     return tuple(float(w) for w in (one, *slopes))
 
-
+# %% ../../nbs/training/calibration.ipynb #ca10000b2
 def best_threshold(
     probabilities,  # (n, 3)
     holds,  # bool (n,), whether each pair runs this way

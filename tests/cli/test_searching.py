@@ -319,4 +319,4 @@ def test_a_name_that_is_none_lists_those_that_are(tmp_path):
         output = run(line, tmp_path, status=2).output
         assert "go-minilm, wordnet-minilm" in " ".join(output.split())
     (tmp_path / "file").touch()
-    assert "is a file" in run("search file a", tmp_path, status=2).output
+    assert "is not a folder written" in " ".join(run("search file a", tmp_path, status=2).output.split())

@@ -32,7 +32,7 @@ def test_a_path_that_is_there_wins(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["wordnet", "../shipped/wordnet-minilm", "nowhere/else"])
 def test_what_is_neither_is_told_what_there_is(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match="is missing: it is not a folder.*go-minilm, wordnet-minilm"):
+    with pytest.raises(FileNotFoundError, match="is not a folder written by.*go-minilm, wordnet-minilm"):
         load_head(name)
 
 
