@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from rolebregman.study import (
+    as_list,
     best_rivals,
     conclusions,
     findings,
@@ -94,3 +95,7 @@ def test_first_heads_and_the_control(rows):
 def test_more_negatives_are_said_by_dataset(rows):
     said = on_negatives(best_rivals(rows, "directed_bregman", (*BOTH, "mrr")), 8)
     assert "in ranking on b (by 0.1000); in direction on b" in said and "better on a (by 0.1000); worse on b" in said
+
+
+def test_sentences_are_a_list_in_markdown():
+    assert as_list(f"{k} of 2." for k in (1, 2)) == "- 1 of 2.\n- 2 of 2." and as_list([]) == ""
