@@ -169,7 +169,7 @@ def on_all_edges(
     both = first.index[(first == ours).all(axis=1)]
     return (f"{rows['head'].nunique()} heads, {rows['seed'].nunique()} seeds: {ours} has the best mean of all heads "
             f"but the control in ranking and direction at once on {', '.join(both) or 'none'}; not on "
-            f"{', '.join(first.index.difference(both)) or 'none'} ([below](#all-edges-and-items-never-seen)).")
+            f"{', '.join(first.index.difference(both)) or 'none'}.")
 
 
 def first_beside_control(

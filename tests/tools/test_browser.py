@@ -94,6 +94,14 @@ look = """async () => {
       .filter(e => e.getBoundingClientRect().left < e.closest("div.math").getBoundingClientRect().left - 1)
       .map(e => e.getBoundingClientRect().top),
     formula_errors: all(".katex-error").map(e => e.title),
+    numbers_over_formulas: all(".katex-html > .katex-tag").filter(e => e.previousElementSibling
+      && e.getBoundingClientRect().left < e.previousElementSibling.getBoundingClientRect().right - 1)
+      .map(e => e.parentElement.textContent),
+    names_broken: all("main thead th").filter(e => e.clientWidth && [...e.childNodes].some(node => {
+      const range = document.createRange(), words = node.nodeType === 3 && /^\\w+$/.test(node.textContent.trim());
+      range.selectNodeContents(node);
+      return words && range.getClientRects().length > 1;
+    })).map(e => e.textContent),
     pictures: [...document.images].filter(e => e.loading !== "lazy" && !e.naturalWidth).map(e => e.src),
   };
 }"""
@@ -115,6 +123,7 @@ def test_page_on_a_phone(open_page, one_phone, address, notebook):
     assert seen["formulas"] >= seen["formula_sources"], "a formula is not set"
     assert not seen["formula_errors"]
     assert not seen["formulas_cut"], "a formula is cut off at its left"
+    assert not seen["numbers_over_formulas"], "the number of a formula lies over it"
     assert not seen["pictures"], "a picture does not load"
 
 
@@ -145,6 +154,7 @@ def test_search_finds_what_a_newcomer_types(open_page, address):
 
 seen_first = ["index", "guides/get_started", "guides/own_pairs", "interpretability/explorer", "main_results",
               "ablations", "heads/distance_head", "cli/searching", "guides/names", "theory_checks"]
+wide_tables = ["baselines", "study/panels", "study/rival_starts", "datasets/catalogue", "guides/beyond_one_machine"]
 # But for tables and what else is set in columns, which on a telephone scroll in a box of their own
 cut = """() => [...document.querySelectorAll("main :is(img, table, pre)")].filter(e => {
   if (innerWidth < 1200 && (e.closest(".tag_columns") || e.tagName === "TABLE")) return false;
@@ -161,10 +171,11 @@ wide_pictures = """() => [...document.querySelectorAll("main img")]
 
 
 @pytest.mark.parametrize("viewport", [desk, phone], ids=["desk", "phone"])
-@pytest.mark.parametrize("name", seen_first)
+@pytest.mark.parametrize("name", seen_first + wide_tables)
 def test_nothing_of_the_first_screen_is_cut(open_page, address, name, viewport):
     "On a desk nothing further down either: code and results are read without scrolling sideways"
     page = open_page(f"{address}/{name}.html", viewport)
+    assert page.evaluate(look)["names_broken"] == [], "the name of a column is broken within a word"
     assert page.evaluate(cut if viewport is phone else cut.replace("box.top > innerHeight || ", "")) == []
     assert page.evaluate(small) == 0, "code is set in less than 14 pixels"
     assert page.evaluate(wide_pictures) == [], "a picture is wider than the screen"
