@@ -109,7 +109,7 @@ class Explanation:
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
         share = self.directions["share"].cumsum()
         right.plot(range(1, len(share) + 1), share, color=BLUE, marker="o", markersize=3)
-        right.set(xlabel="directions, largest part first", ylabel="share of forward distance", ylim=(0, 1.05),
+        right.set(xlabel="directions, largest part first", ylabel="share of distance", ylim=(0, 1.05),
                   title=f"{int((share < 0.9).sum()) + 1} of {len(share)} carry 90 %")
         return figure
 

@@ -194,6 +194,7 @@ from .runner import run_grid as run_grid
 from .runner import trained_control as trained_control
 from .sentences import INPUT_WORDS as INPUT_WORDS
 from .sentences import MAIN_METRICS as MAIN_METRICS
+from .sentences import as_list as as_list
 from .sentences import conclusions as conclusions
 from .sentences import findings as findings
 from .sentences import first_beside_control as first_beside_control
