@@ -28,7 +28,7 @@ from typing import Annotated, Literal
 import typer
 
 from .. import __version__
-from .naming import HeadFirst, head_of
+from .naming import head_first, head_of
 
 # %% ../../nbs/cli/command.ipynb #884fb511
 # The command itself
@@ -149,6 +149,13 @@ def _options(signature):
                 found[name] = long[0] if long else "--" + name.replace("_", "-")
     return found
 
+# %% ../../nbs/cli/command.ipynb #ecb8f5ac
+class _HeadFirst(typer.core.TyperCommand):
+    "A sub-command whose first argument is a head takes it as `--head` as well"
+
+    def parse_args(self, ctx, args):
+        return super().parse_args(ctx, head_first(list(args), self.params))
+
 # %% ../../nbs/cli/command.ipynb #ecb8f5ad
 def command(
     to: typer.Typer,  # what gets the sub-command
@@ -184,7 +191,7 @@ def command(
         last = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=debug)
         run.__signature__ = own.replace(parameters=[*own.parameters.values(), last])
         run.__annotations__ = {**function.__annotations__, "debug": debug}
-        register = partial(to.command, name, cls=HeadFirst)
+        register = partial(to.command, name, cls=_HeadFirst)
         if default:
             register = partial(to.callback, invoke_without_command=True)
         return register(epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)

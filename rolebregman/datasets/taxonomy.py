@@ -79,7 +79,7 @@ def hold_out_leaves(
     taxonomy: Taxonomy,  # of `read_taxonomy`
     seed: int = 0,  # of the draw
     share: float = 0.05,  # of the words without children, for validation, and as much for the test
-) -> tuple[dict[str, np.ndarray], np.ndarray]:  # pairs of "train", "valid", "test"; pairs of a word with itself
+) -> tuple[dict[str, np.ndarray], np.ndarray]:  # int64 (., 2): pairs of each part; of words with themselves
     "Pairs by what becomes of their source. Raises `ValueError` where a part would get none."
     word, words = pd.factorize(taxonomy.texts)
     inner = np.zeros(len(words), bool)

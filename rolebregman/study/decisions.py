@@ -29,8 +29,7 @@ from .store import COLUMNS, Store
 from ..training.calibration import BINS, answers_of, best_threshold, calibrate, decision_metrics
 
 # %% ../../nbs/study/decisions.ipynb #sd100007
-# Of probabilities of one label
-MEASURES = ("precision", "recall", "calibration_error", "brier", "log_score")
+MEASURES = ("precision", "recall", "calibration_error", "brier", "log_score")  # of probabilities, by name
 
 
 def yes_no_metrics(
@@ -48,8 +47,7 @@ def yes_no_metrics(
                 log_score=-np.log(np.maximum(own, 1e-12)).mean())
 
 # %% ../../nbs/study/decisions.ipynb #sd10000a
-# The ways to ask
-ASKED = ("own", "set", "share", "again")
+ASKED = ("own", "set", "share", "again")  # the ways to ask
 DECIDED = [f"{asked}_{name}" for asked in ASKED for name in MEASURES] + ["held_share", "share_log"]  # columns of a row
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
-from rolebregman.heads import CLASSES, Decision, load_head, write_files
+from rolebregman.heads import CLASSES, Decision, check_shares, load_head, write_files
+from rolebregman.retrieval import fingerprint
 from rolebregman.training import TrainConfig, fit
 
 numbers = st.floats(-1e3, 1e3)
@@ -111,3 +112,19 @@ def test_a_decision_belongs_to_its_weights(tmp_path):
     shutil.copy(config, tmp_path / "two" / "config.json")
     with pytest.raises(ValueError, match="is not the config that model.safetensors was saved with"):
         load_head(tmp_path / "two")
+
+
+def test_shares_are_checked():
+    assert check_shares([0.2, 0.3, 0.5]) == (0.2, 0.3, 0.5)
+    for wrong in (0.5, 0.5), (0.5, 0.5, 0.5), (1.0, 0.0, 0.0), (0.2, 0.3, math.nan), 0.3, "abc", None:
+        with pytest.raises(ValueError, match="prior = .*expected three shares"): check_shares(wrong)
+
+
+def test_what_a_head_is_known_by_does_not_hang_on_its_decision(tmp_path):
+    "An index that was saved with a head goes with it before and after it was calibrated, trained or loaded"
+    head = make_head("role_bregman", dim=4)
+    before = fingerprint(head)
+    head.decision = SOME
+    assert fingerprint(head) == before == fingerprint(load_head(head.save_pretrained(tmp_path)))
+    head.decision = None
+    assert fingerprint(head) == before

@@ -1,20 +1,28 @@
 "Probabilities of one label by hand, the rows that are committed, and what they say"
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.metrics import brier_score_loss, log_loss, precision_score, recall_score
 
+from rolebregman.baselines import make_head
 from rolebregman.datasets.hypernymy import HYPERNYMY_SETS
+from rolebregman.heads import Decision
 from rolebregman.study import (
     ASKED,
     DECIDED,
     DECIDED_HEADS,
     MEASURES,
+    Decided,
     Store,
+    asked_of_set,
     decided_tasks,
     decision_table,
+    decisions,
+    run_decisions,
     yes_no_metrics,
 )
 from rolebregman.study.store import COLUMNS
@@ -58,3 +66,31 @@ def test_what_the_page_says(rows):
     assert (table["own"] < 0.03).all() and (table["set"] > 3 * table["own"]).all()
     assert (table["again"] < table["set"] / 2).all()
     assert isinstance(table, pd.DataFrame) and table.notna().all(axis=None)
+
+
+def test_there_is_nothing_left_to_fit(rows, tmp_path, first_revision):
+    for name in ("decisions.csv", "chosen.json"): shutil.copy(results / name, tmp_path)
+    assert all(isinstance(task, Decided) for task in decided_tasks())
+    assert len(run_decisions(int(rows["seed"].max()) + 1, 1, tmp_path)) == len(rows)
+
+
+def test_a_set_is_asked_in_three_ways(monkeypatch):
+    "Pairs of one coordinate, near where they hold: what is learned on the fold is told apart from what was brought"
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(400, 3)).astype(np.float32)
+    x, y = (torch.arange(start, 400, 2) for start in (0, 1))
+    holds = rng.random(200) < 0.3
+    features[1::2][holds] = features[::2][holds] + 0.1
+    monkeypatch.setattr(decisions, "_covered", lambda name: (holds, np.arange(200) % 2 == 0, (x, y), features))
+    head = make_head("icnn_bregman", dim=3).fit_standardizer(features)
+    head.decision = Decision(1.0, (1.0, -1.0, 0.5, 0.0), 0.4)
+    found = asked_of_set(head, "leds")
+    assert list(found) == list(ASKED[1:])
+    for given, truth, threshold in found.values():
+        assert given.shape == truth.shape == (100,) and (truth == holds[::2]).all() and 0 < threshold < 1
+    share = holds[1::2].mean()
+    prior = (share, (1 - share) / 2, (1 - share) / 2)
+    wanted = head.decide(features[x[::2]], features[y[::2]], prior)[:, 0].numpy()
+    np.testing.assert_allclose(found["share"][0], wanted, atol=1e-5)
+    again, plain = (yes_no_metrics(*found[asked])["log_score"] for asked in ("again", "set"))
+    assert again < plain

@@ -9,7 +9,17 @@ import pytest
 from rolebregman.common import sha256
 from rolebregman.datasets import Taxonomy, taxonomy
 from rolebregman.heads import head_folder, load_head
-from rolebregman.study import SHIPPED, SHIPPED_COLUMNS, ShippedTask, Store, run_shipped, shipped, shipped_card
+from rolebregman.study import (
+    SHIPPED,
+    SHIPPED_COLUMNS,
+    ShippedTask,
+    Store,
+    run_shipped,
+    shipped,
+    shipped_card,
+    shipped_row,
+    write_shipped,
+)
 from rolebregman.study.store import COLUMNS
 
 results = Path(__file__).resolve().parents[2] / "results"
@@ -69,6 +79,10 @@ def test_the_same_command_makes_the_same_bytes(tmp_path, monkeypatch):
     assert set(files) == {"README.md", "config.json", "model.safetensors", "report.json"}
     for name, path in files.items():
         assert path.read_bytes() == (tmp_path / "two" / "heads" / "grown" / name).read_bytes(), name
+    task = ShippedTask("grown", recipe.head, 0, "full", recipe.train, recipe.options)
+    head, row = shipped_row(task)
+    write_shipped(head, task, row, tmp_path / "three")
+    assert (tmp_path / "three" / "model.safetensors").read_bytes() == files["model.safetensors"].read_bytes()
     text = pd.read_csv(tmp_path / "one" / "shipped.csv")
     assert run_shipped(["grown"], 2, tmp_path / "one", tmp_path / "one" / "heads")["seconds"].tolist() == text[
         "seconds"].tolist(), "there is nothing left to do"

@@ -10,6 +10,7 @@ from rolebregman.datasets import DirectedDataset, toy_tree
 from rolebregman.heads import Decision, DistanceHead
 from rolebregman.training import (
     Answers,
+    Asked,
     answers_of,
     best_threshold,
     calibrate,
@@ -49,6 +50,7 @@ def rows(pairs): return {tuple(pair) for pair in pairs}
 
 def test_pairs_are_what_they_are_said_to_be(tree):
     asked, held = decision_pairs(tree, "test"), rows(tree.holding)
+    assert isinstance(asked, Asked)
     this, other, neither = (rows(asked.pairs[asked.classes == c]) for c in range(3))
     assert this == rows(tree.edges["test"]) and other == rows(tree.edges["test"][:, ::-1])
     assert not neither & held and not rows(asked.pairs[asked.classes == 2][:, ::-1]) & held
