@@ -190,6 +190,6 @@ def first_beside_control(
 # %% ../../nbs/study/sentences.ipynb #90ab0002
 def as_list(
     sentences,  # texts, each in plain words or in Markdown
-) -> str:  # Markdown
+) -> str:  # as Markdown
     "A list, a line for each sentence."
     return "\n".join(f"- {sentence}" for sentence in sentences)
