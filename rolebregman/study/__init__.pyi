@@ -152,6 +152,7 @@ from .relations import RelationFit as RelationFit
 from .relations import chosen_rates as chosen_rates
 from .relations import fit_relations as fit_relations
 from .relations import make_relation_model as make_relation_model
+from .relations import relation_findings as relation_findings
 from .relations import relation_graph as relation_graph
 from .relations import relation_ranks as relation_ranks
 from .relations import relation_table as relation_table

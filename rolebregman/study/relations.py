@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RELATION_MODELS', 'RELATION_WIDTH', 'RELATION_GRAPHS', 'RELATION_RATES', 'RELATION_COLUMNS', 'relation_graph',
            'make_relation_model', 'relation_ranks', 'train_relations', 'RelationFit', 'fit_relations', 'chosen_rates',
-           'run_relations', 'relation_table']
+           'run_relations', 'relation_table', 'relation_findings']
 
 # %% ../../nbs/study/relations.ipynb #7ae10004
 import json
@@ -201,3 +201,27 @@ def relation_table(
         lines[key] = shown | cost | dict(order=-some["mrr"].mean())
     table = pd.DataFrame(lines).T.rename_axis(["dataset", "model"]).sort_values(["dataset", "order"])
     return table.drop(columns="order")
+
+# %% ../../nbs/study/relations.ipynb #7ae1a005
+def relation_findings(
+    rows: pd.DataFrame,  # of `run_relations`
+) -> list[str]:  # sentences
+    "Of each graph: our best form beside PyKEEN's best model, the potential beside a squared distance, and the maps."
+    found = []
+    for dataset, some in rows.groupby("dataset", sort=False):
+        means, seeds = some.groupby("head")["mrr"].mean(), some["seed"].nunique()
+        kinds = {name: RELATION_MODELS[name] for name in means.index}
+        ours = means[[name for name, kind in kinds.items() if kind and kind[1] == "bregman"]]
+        theirs, control = means[[name for name, kind in kinds.items() if not kind]], "euclidean, full maps"
+        if len(ours) and len(theirs):
+            gap, ahead = ours.max() - theirs.max(), int((theirs > ours.max()).sum())
+            found.append(f"{dataset}, {seeds} seeds: our best, {ours.idxmax()}, reaches {ours.max():.3f}; the best of "
+                         f"PyKEEN's, {theirs.idxmax()}, {theirs.max():.3f} ({gap:+.3f}). {ahead} of {len(theirs)} of "
+                         "PyKEEN's models are ahead of all of ours.")
+        if len(ours) > 1:
+            found.append(f"{dataset}: " + ", ".join(f"{name} {mrr:.3f}" for name, mrr in ours.items()) + ".")
+        if control in means and "bregman, full maps" in means:
+            gap = means["bregman, full maps"] - means[control]
+            found.append(f"{dataset}: with the same full maps, the learned potential less the squared distance is "
+                         f"{gap:+.3f}.")
+    return found
