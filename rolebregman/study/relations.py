@@ -100,7 +100,7 @@ def train_relations(
 
     class Best(TrainingCallback):
         def post_epoch(self, epoch, epoch_loss, **_):
-            if epoch % every: return
+            if epoch % every and epoch != epochs: return
             mrr = relation_ranks(model, graph, "valid")["mrr"]
             if mrr > best["mrr"]:
                 state = {name: value.clone() for name, value in model.state_dict().items()}

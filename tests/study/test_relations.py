@@ -1,4 +1,4 @@
-"Several relations beside PyKEEN's models: ranks by hand, the best epoch kept, equal trials, and the rows that are there"
+"Several relations beside PyKEEN's models: ranks by hand, the best epoch, equal trials, and the rows that are there"
 import json
 from pathlib import Path
 
