@@ -50,9 +50,14 @@ def score_lists(
     "Distances of several lists of pairs, equal for equal pairs of any list; no gradient."
     lists = [torch.broadcast_tensors(*map(torch.as_tensor, pair)) for pair in lists]
     sources, targets = (torch.cat([pair[side].flatten() for pair in lists]) for side in (0, 1))
-    rows, where = torch.unique(torch.cat([sources, targets]), return_inverse=True)
-    u, v = (encode_rows(encode, features, rows) for encode in (head.encode_source, head.encode_target))
-    found = pair_distances(head, u, v, *where.split(len(sources)), block, compile).cpu()
+    if head.symmetric:  # the items of both sides, for either way of a pair is the same
+        rows, where = torch.unique(torch.cat([sources, targets]), return_inverse=True)
+        sides = [(rows, some) for some in where.split(len(sources))]
+    else:
+        sides = [torch.unique(side, return_inverse=True) for side in (sources, targets)]
+    encoders = head.encode_source, head.encode_target
+    u, v = (encode_rows(encode, features, rows) for encode, (rows, _) in zip(encoders, sides, strict=True))
+    found = pair_distances(head, u, v, *(where for _, where in sides), block, compile).cpu()
     parts = found.split([pair[0].numel() for pair in lists])
     return [part.reshape(pair[0].shape) for part, pair in zip(parts, lists)]
 

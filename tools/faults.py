@@ -7,6 +7,7 @@ import csv
 import gc
 import hashlib
 import http.server
+import io
 import logging
 import os
 import random
@@ -201,8 +202,38 @@ class Fit(Subject):
     def held(self, before, found, number): return found in (before, number, None)
 
 
-# A checkpoint of `fit` is one more class here: `write` trains with a checkpoint, `read` resumes and compares the bits.
-SUBJECTS = {kind.__doc__: kind for kind in (Head, Index, Grid, Cache, Download, Fit)}
+class Training(Subject):
+    "a checkpoint"
+    first, tree = False, toy_tree(depth=3, branching=3, dim=6, seed=1)
+
+    def __init__(self):
+        with tempfile.TemporaryDirectory() as folder: self.right = self._trained(Path(folder) / "0.safetensors")
+
+    def _trained(self, path):
+        "The weights after a training that goes on from what is there, with a checkpoint after each step"
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            head = make_head("role_bregman", 6)
+        fit(head, self.tree, TrainConfig(epochs=3, batch_size=32), progress=False, checkpoint=path, checkpoint_every=0,
+            resume=True)
+        return head.state_dict()
+
+    def write(self, folder, number): self._trained(folder / f"{number}.safetensors")
+
+    def read(self, folder):
+        "How many trainings there are; each one, gone on with, ends as the one that nothing has disturbed"
+        files = sorted(folder.glob("*.safetensors"))
+        for path in files:
+            found = self._trained(path)
+            if not all(torch.equal(found[name], weight) for name, weight in self.right.items()):
+                raise ValueError(f"{path.name} ends with other weights")
+        return len(files)
+
+    def held(self, before, found, number): return found >= (before or 0)
+    def whole(self, folder, number): return (folder / f"{number}.safetensors").exists() and self.read(folder) > 0
+
+
+SUBJECTS = {kind.__doc__: kind for kind in (Head, Index, Grid, Cache, Download, Fit, Training)}
 
 
 class Refused(Exception):
@@ -349,9 +380,10 @@ def tested(file: str, some: str) -> tuple[int, int, str]:
     "Cases of these tests, those that pass, and the first that does not"
     import pytest
     counted = _Counted()
-    with contextlib.redirect_stdout(None):
+    with contextlib.redirect_stdout(io.StringIO()):
         pytest.main([str(ROOT / "tests" / file), "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", some,
                      "-W", "ignore::pytest.PytestAssertRewriteWarning"], plugins=[counted])
+    if not counted.tried: raise SystemExit(f"none of tests/{file} was run with -k {some!r}; do they start?")
     return counted.tried, counted.held, counted.first
 
 

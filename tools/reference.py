@@ -137,7 +137,8 @@ def _commands() -> dict:  # (the words that call it, what Typer makes of it), by
     import typer
 
     def walk(words, group):
-        for name, part in group.commands.items():
+        for name in group.list_commands(None):
+            part = group.get_command(None, name)
             if hasattr(part, "commands"): yield from walk(f"{words} {name}", part)
             if part.callback: yield inspect.unwrap(part.callback), (f"{words} {name}", part)
 

@@ -26,8 +26,9 @@ def scored_block(
     import numpy as np
 
     from rolebregman.evaluation import score_edges
-    block = block[block[["source", "target"]].isin(index).all(axis=1)]
     edges = np.stack([index.get_indexer(block[end]) for end in ("source", "target")], 1)
+    known = (edges >= 0).all(1)
+    block, edges = block[known], edges[known]
     forward, reverse, _ = (part.numpy() for part in score_edges(model, features, edges, np.empty((len(edges), 0), int)))
     if (bad := ~np.isfinite(forward + reverse)).any():
         s, t = block[["source", "target"]].iloc[int(bad.argmax())]

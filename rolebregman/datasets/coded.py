@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import in_threads, number_pairs, sorted_numbers
+from ..common import beside, in_threads, number_pairs, sorted_numbers
 from .readers import TEXT_TABLES, as_ids, header_of, kind_of, text_format
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0007
@@ -311,7 +311,8 @@ def _codes_of_texts(columns):
     "Codes of columns of pyarrow's texts, and these texts, sorted"
     import pyarrow as pa
     from pyarrow import compute
-    coded = [column.dictionary_encode() for column in columns]
+    begun = [beside(column.dictionary_encode) for column in columns]
+    coded = [column.result() for column in begun]
     own = [column.chunk(0).dictionary for column in coded]  # each chunk has the same
     texts = pa.chunked_array(own).unique()
     texts = texts.take(compute.sort_indices(texts))

@@ -57,7 +57,7 @@ def filled(
 def pair_distances(
     head: DistanceHead,  # any head
     u: Tensor,  # items as sources, from `encode_source`, (n, k)
-    v: Tensor,  # the same items as targets, from `encode_target`, (n, k)
+    v: Tensor,  # items as targets, from `encode_target`, (m, k); for a symmetric head the same items
     sources: Tensor,  # which item is the source of each pair, int64 (p,)
     targets: Tensor,  # which is its target, int64 (p,)
     block: int = 1 << 12,  # pairs compared at a time

@@ -68,12 +68,12 @@ def test_faults_are_one_line(tmp_path, wrong, said):
 def other():
     "A sub-command for the time of a test"
     asked = []
-    @room.study.command("other")
+    @room.questions.command("other")
     def other(seeds: room.Seeds = 5, json_: room.Json = False):
         asked.append(seeds)
         room.carry_out(lambda: print("working") or pd.DataFrame([dict(seeds=seeds)]), "rows.csv", json_)
     yield asked
-    room.study.registered_commands.pop()
+    room.questions.registered_commands.pop()
 
 
 def test_a_sub_command_runs_alone_and_its_rows_have_standard_output(other):

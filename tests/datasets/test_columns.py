@@ -1,4 +1,6 @@
 "What a table of pairs says: columns found by one rule, labels read as they are meant, and nothing left out in silence"
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -111,6 +113,12 @@ def test_rows_say_what_they_say():
 # Relations
 
 KINDS = pd.DataFrame(dict(head=list("abcc"), relation=["is_a", "part_of", "is_a", "part_of"], tail=list("xyzz")))
+
+
+@pytest.mark.parametrize("count, ends", [(12, "'r11' (1); say"), (13, "'r11' (1), ...; say")])
+def test_of_many_relations_a_dozen_is_named(count, ends):
+    table = pd.DataFrame(dict(head="a", relation=[f"r{i:02}" for i in range(count)], tail="b"))
+    with pytest.raises(ValueError, match=re.escape(ends)): read_pairs(table)
 
 
 @pytest.mark.parametrize("column", ["relation", "Predicate", "edge_type", " rel"])

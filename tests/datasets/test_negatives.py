@@ -66,6 +66,18 @@ def test_the_share_of_hard_negatives_is_what_was_asked_for(share):
     assert set(shared.tolist()) <= {9, 1, 2, 3} and (shared != 9).double().mean() == pytest.approx(share, abs=0.03)
 
 
+@pytest.mark.parametrize("shape", [(3, 50), (50,)])
+def test_hard_negatives_come_from_the_generator_alone(shape):
+    ds = dataset([(1, 0), (2, 0), (3, 0), (5, 4)], 200)
+    ds.hard_kinds = ("siblings",)
+    sampler, x, drawn = MixedSampler(ds), torch.tensor([1, 2, 5]), torch.full(shape, 9)
+    runs = []
+    for seed in 0, 0, 1:
+        torch.manual_seed(len(runs))
+        runs.append(sampler.mixed(drawn, x, 0.5, torch.Generator().manual_seed(seed)))
+    assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+
+
 def test_hard_negatives_that_are_not_there_are_said(caplog):
     ds = dataset([(1, 0), (2, 0), (5, 4)], 9)
     with pytest.raises(ValueError, match=r"no training pair of 'made' has a hard candidate of the kinds \(none\)"):

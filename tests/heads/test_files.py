@@ -187,6 +187,12 @@ def test_deep_and_long_configs_give_the_usual_error(tmp_path, text):
     assert len(str(error.value)) < 1500, "it fits a screen"
 
 
+def test_a_config_may_be_as_long_as_is_said_and_no_longer(tmp_path):
+    (tmp_path / "c.json").write_text('{"a": 1}')
+    assert read_json(tmp_path / "c.json", 8) == {"a": 1}
+    with pytest.raises(ValueError, match="it has 8 bytes, expected at most 7"): read_json(tmp_path / "c.json", 7)
+
+
 def test_long_names_of_tensors_give_the_usual_error(tmp_path):
     state = make_head("mlp", D).save_pretrained(tmp_path) / "model.safetensors"
     save_file(load_file(state) | {"a." * 50_000 + "b": torch.zeros(1)}, state)

@@ -201,6 +201,13 @@ def test_what_is_laid_out_is_the_form_rounded_once():
     assert torch.equal(norms, wanted[0].norm(dim=1).float())
 
 
+def test_no_targets_are_laid_out_with_the_width_of_the_form():
+    fine = BregmanHead(4).double()
+    vectors, bias, norms = target_forms(fine, torch.zeros(0, 4), torch.zeros(4).double())
+    assert vectors.shape == (0, fine.target_form(torch.zeros(1, 4).double(), torch.zeros(4).double())[0].shape[1])
+    assert bias.shape == norms.shape == (0,) and vectors.dtype == bias.dtype == norms.dtype == torch.float32
+
+
 @pytest.mark.parametrize("kind", ["tensor", "array", "memory-mapped"])
 def test_rows_are_gathered_in_the_order_asked_for(kind, tmp_path):
     table, rows = torch.randn(7, 3), torch.tensor([5, 0, 5, 6])

@@ -111,6 +111,13 @@ def test_a_role_map_without_a_start_is_the_identity_with_coordinates_behind():
     assert torch.equal(RoleMap(3, 2, "linear", torch.eye(2, 3), 2, 0)(x), x[:, :2])
 
 
+@pytest.mark.parametrize("rank, extra", [(48, 400), (400, 48)])
+def test_further_coordinates_start_with_a_tenth_of_the_spread_of_what_they_are_made_of(rank, extra):
+    torch.manual_seed(0)
+    weight = RoleMap(8, 8, "residual", None, rank, extra).coordinates[-1].weight
+    assert weight.std().item() == pytest.approx(0.1 / max(rank, extra) ** 0.5, rel=0.05)
+
+
 # ---- what is learned, what is meant by nothing said, and the narrowest
 
 @pytest.mark.parametrize("maps, init, learned", [("linear", "identity", True), ("affine", "identity", True),

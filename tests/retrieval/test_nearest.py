@@ -32,6 +32,17 @@ def test_a_crowd_sends_some_queries_through_the_tiles_again(monkeypatch):
     assert seen == [20, 21, 22]
 
 
+def test_what_is_left_out_stays_out_where_a_tile_has_fewer_than_are_asked_for(monkeypatch):
+    X, Y = torch.randn(4, D), torch.randn(40, D)
+    index = TargetIndex(make_head("mlp", dim=D), Y)
+    monkeypatch.setattr(index.sizes, "tile", 1)  # so a tile has k items
+    nearest = index.search(X, 2)[1]
+    out = torch.arange(4).repeat_interleave(2), nearest.flatten()
+    allowed = torch.ones(4, 40, dtype=torch.bool)
+    allowed[out] = False
+    agree(index, X, Y, 5, out, allowed)
+
+
 @pytest.mark.parametrize("m, k", [(1, 1), (5, 5), (16, 16), (17, 3), (2000, 1), (2000, 70), (GROUP**3 + 5, 9)])
 @torch.inference_mode()
 def test_smallest_of_each_column(m, k):

@@ -91,6 +91,14 @@ def test_settings_out_of_range_are_named(field, value):
     with pytest.raises(ValueError, match=f"TrainConfig.{field} is"): TrainConfig(**{field: value})
 
 
+@pytest.mark.parametrize("field, least", [("negatives", 1), ("epochs", 0), ("batch_size", 1), ("patience", 0),
+                                          ("seed", 0), ("valid_negatives", 1), ("hard_share", 0.0), ("lr", 0.0)])
+def test_the_least_of_each_setting_is_taken_and_one_less_is_not(field, least):
+    assert getattr(TrainConfig(**{field: least}), field) == least
+    with pytest.raises(ValueError, match=f"TrainConfig.{field} is"): TrainConfig(**{field: least - 1})
+    assert TrainConfig(hard_share=1.0).hard_share == 1
+
+
 def test_a_step_of_training_lowers_the_loss_and_repeats_itself():
     ds, batch = toy_tree(3, 2, 8), torch.arange(8)
     runs = []
