@@ -41,10 +41,9 @@ test: .venv/.dev ## Check everything: notebooks in step with the library, lint, 
 site: .venv/.dev ## Render the notebooks into _site/html
 	@$(BIN)/python tools/build_site.py
 
-# nbdev_docs writes a README.md of its own, so the one that make notebooks makes comes last.
+# nbdev_docs writes a README.md of its own, so the one that make notebooks makes comes last, also where Quarto fails.
 docs: quarto .venv/.dev ## Render the notebooks into _docs with Quarto, as the published site is
-	@PYTHONPATH=tools $(BIN)/nbdev_docs
-	@$(BIN)/python tools/build_readme.py
+	@export PYTHONPATH=.:tools; $(BIN)/nbdev_docs; code=$$?; $(BIN)/python tools/build_readme.py && exit $$code
 
 notebooks: .venv/.dev ## Execute all notebooks in place, then write the library and README.md from them
 	@$(BIN)/python tools/execute_notebooks.py $(if $(ROLEBREGMAN_MIRROR),--flags 'mirror slow')

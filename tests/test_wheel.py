@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from configparser import ConfigParser
 from importlib.metadata import PackageNotFoundError, distribution
@@ -70,8 +71,40 @@ def test_the_wheel_says_what_settings_say(empty):
 def test_the_wheel_holds_every_module_face_and_table(empty):
     library = root / "rolebregman"
     held = {path.relative_to(empty / "rolebregman") for path in (empty / "rolebregman").rglob("*") if path.is_file()}
+    shipped = {path.relative_to(library) for path in (library / "shipped").glob("*/*") if path.is_file()}
     wanted = {path.relative_to(library) for path in library.rglob("*") if path.suffix in (".py", ".pyi", ".toml")}
-    assert held == wanted and any(path.suffix == ".pyi" for path in held)
+    assert held == wanted | shipped and any(path.suffix == ".pyi" for path in held)
+    assert len({path for path in shipped if path.name == "model.safetensors"}) == 2
+
+
+def test_the_source_archive_holds_the_heads(empty, tmp_path):
+    "What a wheel may be built from elsewhere"
+    source = empty.parent / "source"
+    build = [sys.executable, "setup.py", "-q", "sdist", "-d", tmp_path]
+    subprocess.run(build, check=True, capture_output=True, timeout=120, cwd=source)
+    archive, = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        held = {"/".join(name.split("/")[1:]) for name in packed.getnames()}
+    shipped = {path.relative_to(root).as_posix() for path in (root / "rolebregman" / "shipped").glob("*/*")}
+    assert shipped and shipped <= held
+
+
+def test_a_head_that_comes_with_the_package_is_loaded_and_decides_with_the_core_alone(empty):
+    ran = python(empty, """
+import numpy as np
+from rolebregman import load_head
+from rolebregman.heads import shipped_heads
+for name in shipped_heads():
+    head = load_head(name)
+    x, y = np.random.default_rng(0).normal(size=(2, 3, head.dim)).astype("float32")
+    print(name, head.decide(x, y).sum(1).tolist())
+try: load_head("nothing")
+except FileNotFoundError as error: print(error)
+""")
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:2]] == ["go-minilm", "wordnet-minilm"]
+    assert "that come with the package: go-minilm, wordnet-minilm" in lines[2]
 
 
 def test_every_face_hands_on_its_names_with_the_core_alone(empty):

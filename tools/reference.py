@@ -17,7 +17,7 @@ from nbdev.doclinks import NbdevLookup
 from nbdev.process import Processor
 from nbdev.showdoc import BasicMarkdownRenderer
 from processed import below_nbs, doc_base, notebooks, page_name
-from tables import with_best_in_bold, without_row_numbers
+from tables import as_html, with_best_in_bold, without_row_numbers
 
 ALL_NAMES = "guides/names"  # the page that lists them
 # Pages of which a reader wants pictures and tables; their code is folded.
@@ -87,7 +87,8 @@ def constants(module: ModuleType) -> dict[str, str]:  # what is said of each
     # Typer's options say themselves what they are.
     options = {name: getattr(part, "help", "") for name in said
                for part in getattr(getattr(module, name), "__metadata__", ())}
-    return said | options
+    # An option of the command as it is typed; two hyphens in plain text become a dash.
+    return {name: re.sub(r"(?<![`\w-])--[a-z][\w-]*", r"`\g<0>`", text) for name, text in (said | options).items()}
 
 
 def one_line(value) -> str:
@@ -240,12 +241,14 @@ class Reference(Processor):
                 for kind in {"text/html", "text/markdown"} & set(data) if not _shown_by(cell) else ():
                     table = without_row_numbers("".join(data[kind]))
                     if self.page in {*RESULTS, "index"}: table = with_best_in_bold(table)
+                    if kind == "text/html": table = as_html(table)
                     data[kind] = table.splitlines(True)
                 if "text/markdown" in data:
                     text = self.title("".join(data["text/markdown"]), _shown_by(cell))
                     # nbdev emphasises no more than the first line of the first paragraph.
                     text = re.sub(r"^\*(\S.*)\*\n((?:.+\n?)+)", lambda m: f"*{m[1]} {' '.join(m[2].split())}*\n", text,
                                   flags=re.M)
+                    text = text.replace("->__main__.", "->")  # a class of the notebook itself
                     data["text/markdown"] = self.links(self.fields(text)).splitlines(True)
         address = f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{self.path}"
         first = f"[what to run there first]({self.to('index')}#in-colab)"

@@ -8,6 +8,7 @@ from bs4 import BeautifulSoup
 # Of a table's columns
 BEST_IS_LARGEST = {"ranking acc.", "direction acc.", "MRR", "Hits@10", "paper R-Acc", "paper D-Acc", "ranking_accuracy",
                    "direction_accuracy", "mrr", "all", "nouns", "verbs", "random test", "lexical test"}
+BEST_IS_SMALLEST = {"rank in ranking", "rank in direction", "rank in MRR", "mean rank"}
 
 
 def without_row_numbers(
@@ -24,17 +25,26 @@ def without_row_numbers(
     return str(page)
 
 
-def _best(column: list[str]) -> list[int]:
-    "Which cells of a column hold its largest number"
-    numbers = [float(m[0]) if (m := re.match(r"-?\d+(\.\d+)?", cell)) else -math.inf for cell in column]
+def as_html(
+    table: str,  # in HTML, as pandas writes it
+) -> str:
+    "What is bold in markdown is bold; a long name of a column may be broken behind an underscore, and nowhere else"
+    table = re.sub(r"\*\*([^*<>]+)\*\*", r"<strong>\1</strong>", table)
+    return re.sub(r"(?<=<th>)(\w+_\w+)(?=</th>)", lambda m: m[1].replace("_", "_<wbr/>"), table)
+
+
+def _best(name: str, column: list[str]) -> list[int]:
+    "Which cells of a column hold its largest number, or its smallest"
+    sign = -1 if name in BEST_IS_SMALLEST else 1
+    numbers = [sign * float(m[0]) if (m := re.match(r"-?\d+(\.\d+)?", cell)) else -math.inf for cell in column]
     return [i for i, number in enumerate(numbers) if number == max(numbers) > -math.inf]
 
 
 def _best_cells(cells: list[list[str]]) -> set[tuple[int, int]]:
     "Rows and columns of what is best; none in a table whose rows are grouped, or of less than three"
     if len(cells) < 4 or len({len(line) for line in cells}) != 1: return set()
-    return {(i, k) for k, name in enumerate(cells[0]) if name in BEST_IS_LARGEST
-            for i in _best([line[k] for line in cells])}
+    return {(i, k) for k, name in enumerate(cells[0]) if name in BEST_IS_LARGEST | BEST_IS_SMALLEST
+            for i in _best(name, [line[k] for line in cells])}
 
 
 def _bold_in_html(table):
@@ -60,5 +70,7 @@ def _bold_in_markdown(table):
 def with_best_in_bold(
     table: str,  # in HTML or in markdown
 ) -> str:
-    "The largest number of each column of BEST_IS_LARGEST in bold; a table whose rows are grouped is left as it is"
+    """The largest number of each column of BEST_IS_LARGEST in bold, the smallest of each of BEST_IS_SMALLEST.
+
+    A table whose rows are grouped is left as it is."""
     return (_bold_in_html if "<table" in table else _bold_in_markdown)(table)

@@ -28,6 +28,7 @@ from typing import Annotated, Literal
 import typer
 
 from .. import __version__
+from .naming import head_first, head_of
 
 # %% ../../nbs/cli/command.ipynb #884fb511
 # The command itself
@@ -148,7 +149,14 @@ def _options(signature):
                 found[name] = long[0] if long else "--" + name.replace("_", "-")
     return found
 
+# %% ../../nbs/cli/command.ipynb #ecb8f5ac
+class _HeadFirst(typer.core.TyperCommand):
+    "A sub-command whose first argument is a head takes it as `--head` as well"
 
+    def parse_args(self, ctx, args):
+        return super().parse_args(ctx, head_first(list(args), self.params))
+
+# %% ../../nbs/cli/command.ipynb #ecb8f5ad
 def command(
     to: typer.Typer,  # what gets the sub-command
     *examples: str,  # what one types, shown in its help
@@ -183,7 +191,9 @@ def command(
         last = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=debug)
         run.__signature__ = own.replace(parameters=[*own.parameters.values(), last])
         run.__annotations__ = {**function.__annotations__, "debug": debug}
-        register = partial(to.callback, invoke_without_command=True) if default else partial(to.command, name)
+        register = partial(to.command, name, cls=_HeadFirst)
+        if default:
+            register = partial(to.callback, invoke_without_command=True)
         return register(epilog="\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)]))(run)
 
     return add
@@ -264,7 +274,8 @@ def _file(help):
     return typer.Option(callback=_on_disk, help=help)
 
 
-Head = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Folder that `fit` has written.")]
+Head = Annotated[Path, typer.Argument(callback=head_of, help="Folder that `fit` has written, or the name of a head "
+                                      "that comes with the package, such as wordnet-minilm.")]
 Pairs = Annotated[Path, pairs_file("CSV, TSV, Parquet, Excel, JSON or graph file with one pair in a row, - for "
                                     "standard input.")]
 PairsInParts = Annotated[Path, typer.Argument(callback=_there_in_parts, help="File as for `fit`, - for standard input, "

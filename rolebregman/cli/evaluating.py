@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 import typer
 
 from .command import (
-    Device, DropSeen, Encoding, Head, IdColumn, Ids, Json, Label, Member, MinLabel, Missing, Relation, RelationColumn,
-    Separator, SourceColumn, TargetColumn, Texts, Vectors, app, as_json, command, input_file, pairs_file, say, show)
+    Device, DropSeen, Encoding, Head, IdColumn, Ids, Json, Label, Member, MinLabel, Missing, Picture, Relation,
+    RelationColumn, Separator, SourceColumn, TargetColumn, Texts, Vectors, app, as_json, command, input_file,
+    pairs_file, say, show, write_output)
+from .deciding import Prior, decision_said
 from .fitting import dataset_of, left_out_text, metrics_text
 from .folder import check_head, check_together, read_kept, report_of, split_table
 from .inputs import (
@@ -200,8 +202,33 @@ def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     return f"{name}: {columns}{strong}; {len(ds.edges['train']):,} pairs; {before}{hint}"
 
 # %% ../../nbs/cli/evaluating.ipynb #1147a329
+def _decided(model, head, ds, part, prior, picture):
+    "The metrics of a head's decision on a part, or None, and what is said of them; the picture is drawn"
+    from rolebregman.training.calibration import answers_of, decision_metrics, reliability, reliability_figure
+    if prior or picture or model.decision:
+        said = decision_said(model, head, prior)  # which raises where there is none
+    if model.decision is None: return None, "decision: none, so no probabilities; score --decide says why"
+    try:
+        answers = answers_of(model, ds, part, prior)
+    except ValueError as error:
+        if prior or picture: raise
+        return None, f"decision: not measured: {error}"
+    if picture:
+        figure, kind = reliability_figure({part: reliability(answers)}), picture.suffix[1:].lower() or "png"
+        write_output(picture, lambda file: figure.savefig(file, format=kind, dpi=150), True)
+    return decision_metrics(answers, model.decision), said
+
+
+def _held_out(head, items, dim, named):
+    "The dataset of the pairs that `fit` has held out"
+    if read_kept(head, "split") is not None: return _of_split(head, items, dim, named)
+    ds = _split_again(head, items)
+    items.check_width(ds.features, dim)
+    return ds
+
+# %% ../../nbs/cli/evaluating.ipynb #1147a32a
 @command(app, "rolebregman evaluate head", "rolebregman evaluate head --candidates all --part valid --json",
-         "rolebregman evaluate head new_pairs.csv --drop-seen",
+         "rolebregman evaluate head new_pairs.csv --drop-seen", "rolebregman evaluate head --picture reliability.png",
          "rolebregman evaluate head scored_pairs.csv --label strength --min-label 5")
 def evaluate(
     head: Head,
@@ -224,10 +251,12 @@ def evaluate(
     encoding: Encoding = None,
     drop_seen: DropSeen = False,
     missing: Missing = "raise",
+    prior: Prior = None,
+    picture: Picture = None,
     device: Device = "cpu",
     as_json_: Json = False,
 ):
-    """Measure a head: ranking, direction, MRR and more.
+    """Measure a head: ranking, direction, MRR and more, and how far its probabilities can be trusted (--picture).
 
     Of a file of pairs, columns and labels are those of `fit` where nothing else is said."""
     how = dict(source=source, target=target, label=label, min_label=min_label)
@@ -237,15 +266,10 @@ def evaluate(
     from rolebregman.heads.distance_head import load_head
     items, named = items_of(head, vectors, ids, texts, id_column, member=member), bool(vectors or texts)
     check_together(head, before := report_of(head))
-    model, seen = load_head(head).to(device), None
+    model = load_head(head).to(device)
     _say_of_lost(head)
-    if pairs:
-        ds, seen = _of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)
-    elif read_kept(head, "split") is not None:
-        ds = _of_split(head, items, model.dim, named)
-    else:
-        ds = _split_again(head, items)
-        items.check_width(ds.features, model.dim)
+    ds, seen = (_of_file(head, pairs, items, how | dict(missing=missing), more, model.dim, named, drop_seen)
+                if pairs else (_held_out(head, items, model.dim, named), None))
     part = "train" if pairs else part or "test"
     if candidates != "all" and int(candidates) > max(100, ds.num_nodes):
         raise typer.BadParameter(f"--candidates {candidates}: there are {ds.num_nodes:,} items; take all")
@@ -254,8 +278,10 @@ def evaluate(
     if ds.report["dropped"]:
         say(left_out_text(ds.report))
     found = measure(model, ds, part, candidates if candidates == "all" else int(candidates))
+    decided, said = _decided(model, head, ds, part, prior, picture)
     check_together(head, before)
     report = dict(pairs=len(ds.edges[part]), dropped=ds.report["dropped"])
-    if seen is not None:
-        report |= dict(read=ds.report["read"], seen=seen)
-    show(as_json(report | found) if as_json_ else metrics_text({"pairs" if pairs else part: found}))
+    report |= {} if seen is None else dict(read=ds.report["read"], seen=seen)
+    name, write = "pairs" if pairs else part, say if str(picture) == "-" else show
+    if as_json_: return write(as_json(report | found | (dict(decision=decided) if decided else {})))
+    write(f"{metrics_text({name: found})}\n\n{said}" + (f"\n{metrics_text({name: decided})}" if decided else ""))

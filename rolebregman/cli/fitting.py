@@ -20,6 +20,7 @@ from .command import (
     Label, Member, MinLabel, Missing, Pairs, Relation, RelationColumn, Resume, Separator, Setting, SourceColumn,
     SplitColumn, TargetColumn, Texts, Transitive, Vectors, WeightColumn, app, as_json, command, input_file,
     options_of, progress, say, show, watched)
+from .deciding import decided, decision_text
 from .folder import FILES, require_writable, write_kept, write_together
 from .inputs import columns_text, coordinate_names, inputs_of, items_of, options_said
 
@@ -88,6 +89,7 @@ def _report(head, model, config, ds, history, device):
         pairs={part: len(edges) for part, edges in ds.edges.items()}, items=ds.num_nodes,
         denied={part: len(pairs) for part, pairs in ds.denied.items() if part},
         epochs=len(history), best_epoch=history.best_epoch, seconds=history.seconds, metrics=metrics,
+        decision=decided(model, ds),
         made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device))
 
 # %% ../../nbs/cli/fitting.ipynb #c5df24cd
@@ -131,7 +133,10 @@ def _report_text(report):
         lines.append(f"implied by chains of pairs, never negatives: {implied:,}")
     best = f"the best on validation was {report['best_epoch']}" if pairs["valid"] else "the last is kept"
     lines.append(f"training: {training['loss']} loss, seed {training['seed']}, {report['epochs']} epochs, {best}")
-    return "\n".join([*lines, *(["", metrics_text(report["metrics"])] if report["metrics"] else [])])
+    tables = [report["metrics"], report["decision"].get("metrics")]
+    lines += ["", metrics_text(tables[0])] if tables[0] else []
+    lines += ["", decision_text(report["decision"])]
+    return "\n".join([*lines, *([metrics_text(tables[1])] if tables[1] else [])])
 
 # %% ../../nbs/cli/fitting.ipynb #adf63a87
 def _save(out, model, ds, items, report, copies):

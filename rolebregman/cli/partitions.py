@@ -13,6 +13,7 @@ from glob import glob
 from pathlib import Path
 
 from .command import say, watched
+from .deciding import decision_said, with_decision
 from .inputs import ends_of, items_of, vectors_of
 
 # %% ../../nbs/cli/partitions.ipynb #38776103
@@ -21,7 +22,8 @@ def scored_block(
     features,  # vectors (n, d)
     index,  # their ids, a pandas Index
     block,  # a DataFrame of text: source and target
-):  # a DataFrame: source, target, distance, reverse_distance, gap
+    deciding: dict | None = None,  # prior and threshold, None for those of the head: then it says which way pairs run
+):  # a DataFrame: source, target, distance, reverse_distance, gap; then this_way, other_way, neither, decision
     "The pairs of a block that have vectors, with their distances. Raises a ValueError where one is not finite."
     import numpy as np
 
@@ -33,7 +35,8 @@ def scored_block(
     if (bad := ~np.isfinite(forward + reverse)).any():
         s, t = block[["source", "target"]].iloc[int(bad.argmax())]
         raise ValueError(f"the distance of {s!r} and {t!r} is not finite; look at their vectors")
-    return block[["source", "target"]].assign(distance=forward, reverse_distance=reverse, gap=forward - reverse)
+    table = block[["source", "target"]].assign(distance=forward, reverse_distance=reverse, gap=forward - reverse)
+    return table if deciding is None else with_decision(table, model, **deciding)
 
 
 def scored_text(
@@ -90,7 +93,7 @@ def _vectors(head, given, named, device, wanted):
         return vectors_of(head, items, wanted, model.dim, named)
 
 
-def _score_part(part, head, given, named, device, ends, missing, fingerprint):
+def _score_part(part, head, given, named, device, ends, missing, fingerprint, deciding):
     "Write the distances of one part; how many there are, how many run as written, how many pairs there were"
     import pandas as pd
     import pyarrow as pa
@@ -110,7 +113,7 @@ def _score_part(part, head, given, named, device, ends, missing, fingerprint):
         if missing == "raise":
             require_items(block, index, lacking, file)
         total += len(block)
-        tables.append(scored_block(model, features, index, block))
+        tables.append(scored_block(model, features, index, block, deciding))
     table = pd.concat(tables, ignore_index=True)
     found = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(_mark(file, fingerprint))
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -126,18 +129,24 @@ def score_parts(
     ends: tuple,  # columns of the sources and of the targets, as said; None for those of `fit`
     missing: str = "raise",  # or "drop"
     device: str = "cpu",  # of each worker
+    deciding: dict | None = None,  # as for `scored_block`
     **how,  # jobs, backend and address of `finished`
 ):
     """Write the distances of a table in parts, a file for each, all but those that are written already.
 
     Raises a ValueError for a file there that is of another head or of other pairs, and what one of the workers raises
     first; what was written until then stays."""
+    from hashlib import sha256
+
     from rolebregman.heads.distance_head import load_head
     from rolebregman.retrieval.bounds import fingerprint
     from rolebregman.retrieval.workers import finished
     head, model = Path(head).resolve(), load_head(head)
     given = tuple(value if value is None or isinstance(value, str) else Path(value).resolve() for value in given)
     left, mark = [], fingerprint(model)
+    if deciding is not None:
+        say(decision_said(model, head, **deciding))
+        mark = sha256(repr((mark, model.decision.to_json(), deciding)).encode()).hexdigest()
     for name, file in parts.items():
         to = Path(out).resolve() / name
         if (before := _written(to)) is None:
@@ -148,7 +157,7 @@ def score_parts(
     say(f"parts: {len(parts):,}; already there: {len(parts) - len(left):,}")
     ends = ends_of(head, next(iter(parts.values())), *ends)
     work = partial(_score_part, head=head, given=given, named=bool(given[0] or given[2]), device=device, ends=ends,
-                   missing=missing, fingerprint=mark)
+                   missing=missing, fingerprint=mark, deciding=deciding)
     counts = [0, 0, 0]
     for number, (_, outcome) in enumerate(finished(work, left, **how), 1):
         if isinstance(outcome, Exception): raise outcome

@@ -14,9 +14,10 @@ import typer
 
 from .command import (
     Address, Backend, Device, Encoding, Head, IdColumn, Ids, Jobs, Json, Member, Missing, Out, OutOrFolder,
-    PairsInParts, Picture, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Vectors, app, as_json, command,
-    input_file, say, show, watched, write_output)
-from .folder import read_kept
+    PairsInParts, Picture, Separator, SourceColumn, Spreadsheet, TargetColumn, Texts, Vectors, app,
+    as_json, command, input_file, say, show, watched, write_output)
+from .deciding import Prior, Threshold, decision_said, likely_text
+from .folder import read_kept, report_of
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
 from .partitions import parts_of, score_parts, scored_block, scored_text
 
@@ -76,8 +77,8 @@ def _columns_taken(path, ends, text):
     return columns_text({"used columns": f"{source} (source), {target} (target)", "unused columns": unused})
 
 # %% ../../nbs/cli/searching.ipynb #5f626927
-def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines, text):
-    "Write the distances of the pairs of one file, block by block"
+def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines, text, deciding=None):
+    "Write the distances of the pairs of one file, block by block, and which way they run where that is asked"
     from rolebregman.datasets.coded import require_items
     from rolebregman.datasets.columns import pair_blocks
     from rolebregman.heads.distance_head import load_head
@@ -90,21 +91,25 @@ def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines,
             seen.update(block["source"].tolist(), block["target"].tolist())
             total += len(block)
         model = load_head(head).to(device)
+        about = None if deciding is None else decision_said(model, head, **deciding)
         features, index, lacking = vectors_of(head, items, seen, model.dim, bool(where[0] or where[2]))
         if missing == "raise" and not seen <= set(index):
             for block in pair_blocks(path, **ends, **text):
                 require_items(block, index, lacking, path)
         bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
         blocks = pair_blocks(path, **ends, **text)
-        tables = ((len(block), scored_block(model, features, index, block)) for block in blocks)
+        tables = ((len(block), scored_block(model, features, index, block, deciding)) for block in blocks)
         write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_lines, bare, spreadsheet)))
     _say_run(counts["cells"], spreadsheet)
     say(f"{scored_text(counts['scored'], counts['forward'], total)}; {columns}")
+    if about:
+        say(about)
 
 # %% ../../nbs/cli/searching.ipynb #5f626928
 @command(app, "rolebregman score head pairs.csv --out scores.csv",
          "zcat pairs.csv.gz | rolebregman score head - > scores.csv",
-         "rolebregman score head pairs.csv --missing drop --json",
+         "rolebregman score head pairs.csv --missing drop --json", "rolebregman score head pairs.csv --decide",
+         "rolebregman score head candidates.csv --decide --prior 0.01 0.01 0.98",
          "rolebregman score head pairs --out scores --backend dask --address tcp://10.0.0.5:8786")
 def score(
     head: Head,
@@ -120,6 +125,10 @@ def score(
     sep: Separator = None,
     encoding: Encoding = None,
     missing: Missing = "raise",
+    decide: Annotated[bool, typer.Option("--decide", help="Say how likely a pair runs this way, the other way, or "
+                                         "neither, and which of them it is.")] = False,
+    prior: Prior = None,
+    threshold: Threshold = None,
     device: Device = "cpu",
     spreadsheet: Spreadsheet = False,
     backend: Backend = "loky",
@@ -130,19 +139,24 @@ def score(
     """Write the distances of pairs, both ways.
 
     The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written. Pairs in a
-    folder of Parquet files are scored file by file, and those that are there already are left out."""
+    folder of Parquet files are scored file by file, and those that are there already are left out.
+
+    --decide asks the decision that fit has made from its validation pairs. It assumes how common the three answers
+    are, equally by default; where few of the pairs run at all, say so with --prior."""
+    if not decide and (prior or threshold): raise typer.BadParameter("--prior and --threshold belong to --decide")
+    deciding = dict(prior=prior, threshold=threshold) if decide else None
     given, ends = (head, vectors, ids, texts, id_column, member), (source, target)
     if parts := parts_of(pairs):
         if str(out) == "-" or as_json_: raise typer.BadParameter("pairs in parts need a folder: name one with --out")
-        how = dict(missing=missing, device=device, jobs=jobs, backend=backend, address=address or None)
-        return score_parts(head, parts, out, given[1:], ends, **how)
+        how = dict(jobs=jobs, backend=backend, address=address or None, deciding=deciding)
+        return score_parts(head, parts, out, given[1:], ends, missing, device, **how)
     if pairs.is_dir(): raise typer.BadParameter(f"{pairs}: there is no .parquet file in this folder")
     if not pairs.exists() and set("*?[") & set(str(pairs)):
         raise typer.BadParameter(f"{pairs}: there is no file of such a name")
     if out.is_dir(): raise typer.BadParameter(f"--out {out} is a folder; name a file")
     if address or backend != "loky": raise typer.BadParameter("--backend is for a folder of Parquet files")
     text = options_said(sep=sep, encoding=encoding)
-    _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_json_, text)
+    _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_json_, text, deciding)
 
 # %% ../../nbs/cli/searching.ipynb #061f96b9
 def _rows(index, items):
@@ -155,6 +169,13 @@ def _rows(index, items):
     return rows
 
 
+def _vocabulary(head):
+    "The broad terms of the taxonomy that a head comes with, in its order; None where it comes with none"
+    if (known := (report_of(head) or {}).get("vocabulary")) is None: return None
+    from rolebregman.datasets.taxonomy import broader_terms, read_taxonomy
+    return broader_terms(read_taxonomy(known["taxonomy"], quiet=not watched()), known["least"])
+
+
 def _all_items(where, head, asked):
     "The ids among which to search: those asked for, and what else is known of"
     from rolebregman.datasets.columns import pair_blocks
@@ -162,6 +183,8 @@ def _all_items(where, head, asked):
     wanted = set(asked)
     if where.open_ended and (kept := read_kept(head, "items")) is not None:
         wanted.update(kept["id"])
+    elif where.open_ended and (vocabulary := _vocabulary(head)) is not None:
+        wanted.update(vocabulary)
     elif where.open_ended:
         path, how = pairs_of(head)
         for block in pair_blocks(path, how["source"], how["target"]):
@@ -237,8 +260,28 @@ def _draw(found, file, kind):
         say("the font of the picture lacks some letters of the ids; set font.family in a matplotlibrc")
 
 # %% ../../nbs/cli/searching.ipynb #8ba55f8e
+def _nearest(model, head, where, source, x, prior, k):
+    "The broad terms that are nearest to a source, and the same in words; none where the head comes with no terms"
+    if not k or not where.open_ended or not (report_of(head) or {}).get("vocabulary"): return [], ""
+    from rolebregman.retrieval.index import TargetIndex
+    try:
+        terms = [term for term in _vocabulary(head) if term != source]
+        features, index, _ = vectors_of(head, where, terms, model.dim)
+    except OSError as error:
+        return [], f"\nthe nearest broader terms are not known: {error}"
+    found, rows = (part[0].numpy() for part in TargetIndex(model, features).search(x[None], min(k, len(index))))
+    reverse = model.score(features[rows], x[None].repeat(len(rows), 0))
+    near = [dict(term=index[row], distance=float(a), **(likely_text(model, float(a), float(b), prior)[0] or {}))
+            for row, a, b in zip(rows, found, reverse)]
+    lines = [f"  {one['term']:<32} {one['distance']:<10.4g}" + f" {one['this way']:.3f}" * ("this way" in one)
+             for one in near]
+    title = f"\nnearest of {len(index):,} terms that are broad in {report_of(head)['vocabulary']['taxonomy']}"
+    return near, "\n".join([f"{title} (distance, probability that {source} is a kind of it):", *lines])
+
+# %% ../../nbs/cli/searching.ipynb #8ba55f8f
 @command(app, "rolebregman explain head celery vegetable",
          "rolebregman explain head celery vegetable --picture pair.png",
+         "rolebregman explain --head wordnet-minilm celery food",
          "rolebregman explain head celery vegetable --json")
 def explain(
     head: Head,
@@ -250,6 +293,9 @@ def explain(
     texts: Texts = None,
     id_column: IdColumn = None,
     member: Member = None,
+    prior: Prior = None,
+    k: Annotated[int, typer.Option("-k", min=0, help="How many of the nearest broader terms, where the head comes with "
+                                   "terms; 0 for none.")] = 5,
     as_json_: Json = False,
 ):
     "Say what makes a pair near or far, and draw it."
@@ -261,13 +307,16 @@ def explain(
     if not isinstance(model, BregmanHead):
         raise ValueError(f"{head} holds a {type(model).__name__}, which has no potential to look into; score knows it")
     features, index, _ = vectors_of(head, where, [source, target], model.dim, bool(vectors or texts))
-    found = account(model, *features[_rows(index, [source, target])], names=(source, target))
+    features = features[_rows(index, [source, target])]
+    found = account(model, *features, names=(source, target))
+    near, listed = _nearest(model, head, where, source, features[0], prior, k)
     if picture:
         write_output(picture, lambda file: _draw(found, file, picture.suffix[1:].lower() or "png"), True)
+    likely, said = likely_text(model, found.forward, found.reverse, prior)
     if as_json_:
         return write(as_json(dict(
             source=source, target=target, distance=found.forward, reverse_distance=found.reverse, gap=found.gap,
             parts=found.table.to_dict("index"), directions=found.directions.to_dict("records"),
-            eigenvalues=found.eigenvalues)))
+            eigenvalues=found.eigenvalues, probabilities=likely, nearest=near)))
     way = "as it is written" if found.gap < 0 else "the other way" if found.gap > 0 else "neither way"
-    write(f"{found!r}\nthe pair runs {way}{f'; drawn in {picture}' if picture else ''}")
+    write(f"{found!r}\nthe pair runs {way}; {said}{f'; drawn in {picture}' if picture else ''}{listed}")

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['questions', 'study', 'Datasets', 'Heads', 'Seeds', 'Jobs', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS',
            'CHOSEN', 'names_in', 'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts',
-           'search', 'gains', 'role_maps', 'graded', 'published', 'gaps', 'citations', 'joint', 'explorer', 'bench']
+           'search', 'gains', 'role_maps', 'graded', 'published', 'decisions', 'shipped', 'gaps', 'citations', 'joint',
+           'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -266,6 +267,33 @@ def published(
     "WordNet's closure and word pairs as others ask them, for figures beside theirs."
     from rolebregman.study.published import run_published
     carry_out(lambda: run_published(seeds, processes(jobs), out, retry), out / "published.csv", as_json_)
+
+
+@command(questions, "rolebregman study decisions", "rolebregman study decisions --seeds 1")
+def decisions(
+    seeds: Seeds = 3,
+    jobs: Jobs = 0,
+    out: Results = RESULTS,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "Whether probabilities hold on words and kinds of pairs that a head has not seen."
+    from rolebregman.study.decisions import run_decisions
+    carry_out(lambda: run_decisions(seeds, processes(jobs), out, retry), out / "decisions.csv", as_json_)
+
+
+@command(questions, "rolebregman study shipped", "rolebregman study shipped --names go-minilm --seeds 1")
+def shipped(
+    names: Annotated[str, typer.Option(help="Names with commas between; all by default.")] = "",
+    seeds: Seeds = 3,
+    out: Results = RESULTS,
+    heads: Annotated[Path, typer.Option(help="Folder of the heads.")] = Path("rolebregman/shipped"),
+    as_json_: Json = False,
+):
+    "Make the heads that come with the package, and their cards."
+    from rolebregman.study.shipped import SHIPPED, run_shipped
+    names = names_in(names, SHIPPED, "name") or list(SHIPPED)
+    carry_out(lambda: run_shipped(names, seeds, out, heads), out / "shipped.csv", as_json_)
 
 # %% ../../nbs/cli/study.ipynb #a9c1e4f9
 @command(questions, "rolebregman study gaps",

@@ -21,6 +21,7 @@ from . import readers as readers
 from . import registry as registry
 from . import sentences as sentences
 from . import sources as sources
+from . import taxonomy as taxonomy
 from . import toy as toy
 from . import vector_tables as vector_tables
 from . import vectors as vectors
@@ -177,6 +178,12 @@ from .sources import fault as fault
 from .sources import fetch as fetch
 from .sources import list_sources as list_sources
 from .sources import provenance as provenance
+from .taxonomy import TAXONOMIES as TAXONOMIES
+from .taxonomy import Taxonomy as Taxonomy
+from .taxonomy import broader_terms as broader_terms
+from .taxonomy import hold_out_leaves as hold_out_leaves
+from .taxonomy import load_leaves as load_leaves
+from .taxonomy import read_taxonomy as read_taxonomy
 from .toy import toy_tree as toy_tree
 from .vector_tables import FRACTIONS as FRACTIONS
 from .vector_tables import as_floats as as_floats

@@ -1,9 +1,16 @@
+from . import decision as decision
 from . import distance_head as distance_head
 from . import files as files
 from . import inputs as inputs
 from . import ranking as ranking
 from . import role_head as role_head
+from . import shipped as shipped
 from . import ties as ties
+from .decision import CLASSES as CLASSES
+from .decision import Decision as Decision
+from .decision import EQUAL as EQUAL
+from .decision import check_shares as check_shares
+from .decision import distance_features as distance_features
 from .distance_head import DistanceHead as DistanceHead
 from .distance_head import load_head as load_head
 from .files import config_mark as config_mark
@@ -31,6 +38,8 @@ from .role_head import ROLES as ROLES
 from .role_head import RoleMap as RoleMap
 from .role_head import SharedMap as SharedMap
 from .role_head import item_map as item_map
+from .shipped import head_folder as head_folder
+from .shipped import shipped_heads as shipped_heads
 from .ties import distinct_rows as distinct_rows
 from .ties import filled as filled
 from .ties import pair_distances as pair_distances

@@ -20,8 +20,10 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..common import compiled, in_blocks, one_at_a_time
+from .decision import Decision
 from .files import config_mark, difference, open_files, read_json, sketch, write_files
 from .inputs import INPUTS, Standardizer
+from .shipped import head_folder
 
 # %% ../../nbs/heads/distance_head.ipynb #87c6a219
 class _Interface(nn.Module):
@@ -30,6 +32,7 @@ class _Interface(nn.Module):
     symmetric = False  # D(x, y) == D(y, x) for all pairs and parameters
     nonnegative = False  # D(x, y) >= 0 for all pairs and parameters
     product_form = False  # True where the distance grows with an inner product: `source_form` and `target_form`
+    decision: Decision | None = None  # what makes probabilities of its distances, where it was calibrated
     default_inputs = "standard"  # one of `INPUTS`; "raw" where a shift of origin would change the head's meaning
 
     def __init__(
@@ -51,7 +54,7 @@ class _Interface(nn.Module):
     @inputs.setter
     def inputs(self, inputs: str):
         if inputs != self.standardizer.inputs:
-            like = self.standardizer.mean
+            like, self.decision = self.standardizer.mean, None
             self.standardizer = Standardizer(self.dim, inputs).to(like.device, like.dtype)
 
     def source(
@@ -114,8 +117,9 @@ class _Encoding(_Interface):
         features,  # (n, d), finite; a memory-mapped array is read in blocks
         rows=None,  # which rows to take, int64; all by default
     ) -> "DistanceHead":
-        "Fit what `inputs` needs to `features`; a head with `raw` or `unit` inputs needs nothing"
+        "Fit what `inputs` needs to `features`; `raw` and `unit` inputs need nothing. A `decision` of before is dropped"
         self.standardizer.fit(features, rows)
+        self.decision = None
         return self
 
 # %% ../../nbs/heads/distance_head.ipynb #cd2c35a5
@@ -181,8 +185,28 @@ class _Scoring(_Calls):
                              "not finite; look for NaN and huge values in these rows, or in the head's weights")
         return found
 
+# %% ../../nbs/heads/distance_head.ipynb #dec10002
+class _Deciding(_Scoring):
+    "Probabilities of pairs"
+
+    def decide(
+        self,
+        X,  # (n, d), sources: tensor, array or memory-mapped array
+        Y,  # (n, d), the target of each
+        prior=None,  # the shares of this way, other way and neither to assume; those of `decision` by default
+    ) -> Tensor:  # float64 (n, 3), on the CPU, in the order of `CLASSES`: this way, other way, neither
+        """How likely each pair runs as it is given, the other way, or neither. `decide(Y, X)` has the ways exchanged.
+
+        Raises `ValueError` for a head without a `decision`, for a prior that is none, and what `score` raises."""
+        if self.decision is None:
+            raise ValueError(f"this {type(self).__name__} has no decision: it gives distances, and no probabilities. "
+                             "rolebregman.training.calibrate makes one from pairs that were held out")
+        forward = self.score(X, Y)
+        reverse = forward if self.symmetric else self.score(Y, X)
+        return torch.from_numpy(self.decision.probabilities(forward, reverse, prior))
+
 # %% ../../nbs/heads/distance_head.ipynb #9a6c954f
-class _ProductForm(_Scoring):
+class _ProductForm(_Deciding):
     "The parts of equation (3), which a head with `product_form = True` defines"
 
     def source_form(
@@ -289,6 +313,8 @@ class DistanceHead(_AllPairs):
         about = {"class": type(self).__qualname__, "module": place, "config": self.config,
                  "dtype": str(self.standardizer.mean.dtype).removeprefix("torch."), "rolebregman": __version__,
                  "inputs": self.inputs, "fitted": self.standardizer.fitted}
+        if self.decision is not None:
+            about["decision"] = self.decision.to_json()
         text = json.dumps(about, indent=2, default=lambda value: value.tolist()) + "\n"  # NumPy's numbers as plain ones
         state = {name: tensor.contiguous().clone() for name, tensor in self.state_dict().items()}  # tied ones too
         write_files(folder, text, state)
@@ -308,8 +334,8 @@ def _class_of(module: str, name: str) -> type[DistanceHead] | None:
     return found if isinstance(found, type) and issubclass(found, DistanceHead) else None
 
 
-def _read_config(file: Path, mark: str | None) -> tuple[type[DistanceHead], dict, torch.dtype, str, bool]:
-    "Class, arguments, type and inputs of a head, and whether they are fitted. Raises `ValueError` for a bad file"
+def _read_config(file: Path, mark: str | None) -> tuple:
+    "Class, arguments, type, inputs, whether they are fitted, decision or None. Raises `ValueError` for a bad file"
     about = read_json(file)
     wanted = ("class", "module", "config", "dtype")
     if not isinstance(about, dict) or any(key not in about for key in wanted):
@@ -325,7 +351,11 @@ def _read_config(file: Path, mark: str | None) -> tuple[type[DistanceHead], dict
     if mark not in (None, config_mark(about)):  # a head of an older version has none
         raise ValueError(f"{file} is not the config that model.safetensors was saved with: it was edited, or is of "
                          "another head. Put the right one back, or save the head again")
-    return kind, config, getattr(torch, dtype), inputs, about.get("fitted") is True
+    try:
+        decision = Decision.from_json(about["decision"]) if "decision" in about else None
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
+    return kind, config, getattr(torch, dtype), inputs, about.get("fitted") is True, decision
 
 # %% ../../nbs/heads/distance_head.ipynb #103b6178
 def _made(config, weights, shapes, kind, arguments, dtype, inputs, fitted):
@@ -347,7 +377,7 @@ def _loaded(folder: Path) -> DistanceHead:
     try:
         with open_files(folder) as (config, mark, shapes, file):
             read = _read_config(config, mark)
-            head = _made(config, weights, shapes, *read)
+            head = _made(config, weights, shapes, *read[:-1])
             state = {name: file.get_tensor(name) for name in shapes}
         head.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
@@ -357,19 +387,20 @@ def _loaded(folder: Path) -> DistanceHead:
     for key, value in head.state_dict().items():
         if value.dtype != state[key].dtype:
             raise ValueError(f"{config} says {value.dtype} of {key}, but {weights.name} holds {state[key].dtype}")
+    head.decision = read[-1]
     return head.eval()
 
 # %% ../../nbs/heads/distance_head.ipynb #103b6179
 def load_head(
-    folder: str | os.PathLike,  # what `save_pretrained` has written
+    folder: str | os.PathLike,  # what `save_pretrained` has written, or the name of a head that comes with the package
 ) -> DistanceHead:  # in evaluation mode, on the CPU
     """Read a head from disk, bit for bit as it was saved.
 
-    Raises `FileNotFoundError` where a file is missing and `ValueError` where the files do not describe a head that is
-    known here, or not one and the same. Only classes of `rolebregman`, or classes that your program has defined
-    already, are made. A config that does not go with the weights costs no memory.
+    Raises `FileNotFoundError` where a file is missing, with the names that there are, and `ValueError` where the files
+    do not describe a head that is known here, or not one and the same. Only classes of `rolebregman`, or classes that
+    your program has defined already, are made. A config that does not go with the weights costs no memory.
     """
-    folder = Path(folder)
+    folder = head_folder(folder)
     with suppress(FileNotFoundError, ValueError):
         return _loaded(folder)
     with one_at_a_time(folder) if folder.is_dir() else nullcontext():  # where somebody was writing, it is whole now

@@ -28,6 +28,7 @@ def config_mark(
 ) -> str:  # 64 hexadecimal digits
     "The mark of a config, which its weights carry."
     said = [about.get(key) for key in ("class", "config", "dtype", "inputs", "fitted")]
+    said += [about["decision"]] if "decision" in about else []  # an older version had none
     return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

@@ -7,7 +7,6 @@ __all__ = ['layer_terms', 'secant_hessian', 'Explanation', 'double', 'explain', 
            'role_directions', 'items_along', 'spectrum_figure']
 
 # %% ../../nbs/interpretability/explanation.ipynb #20fc62e1
-from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch.nn import functional as F
 
 from ..common import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 from ..datasets.directed import DirectedDataset
+from ..heads.ranking import doubled
 from ..heads.role_head import BregmanHead
 from ..icnn.potential import ICNN
 from ..evaluation import preference_rate
@@ -109,7 +109,7 @@ class Explanation:
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
         share = self.directions["share"].cumsum()
         right.plot(range(1, len(share) + 1), share, color=BLUE, marker="o", markersize=3)
-        right.set(xlabel="directions, largest part first", ylabel="share of forward distance", ylim=(0, 1.05),
+        right.set(xlabel="directions, largest part first", ylabel="share of distance", ylim=(0, 1.05),
                   title=f"{int((share < 0.9).sum()) + 1} of {len(share)} carry 90 %")
         return figure
 
@@ -120,13 +120,13 @@ def double(
     "A float64 copy in evaluation mode. Raises a TypeError for a head that has no smooth potential."
     if not isinstance(head, BregmanHead):
         raise TypeError(f"expected a BregmanHead, whose distance has a smooth potential; found {type(head).__name__}")
-    return deepcopy(head).double().eval()
+    return doubled(head).eval()
 
 
 def _one(head, item, name):
     "One raw item (d,) in float64, standardised; a ValueError that says what is wrong with it"
     try:
-        item = torch.as_tensor(item).double()
+        item = doubled(torch.as_tensor(item))
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name}: expected one embedding of {head.dim} numbers, found {item!r:.60}") from None
     if item.shape != (head.dim,):
@@ -274,7 +274,7 @@ def items_along(
     "Items at the two ends of each role direction, and the share of training edges whose target lies further up."
     values, vectors = role_directions(head)
     with torch.inference_mode():
-        along = head.standardized(ds.features).double().cpu() @ vectors[:directions].T
+        along = head.standardized(ds.features).cpu().double() @ vectors[:directions].T
     rise = along[ds.edges["train"][:, 1]] - along[ds.edges["train"][:, 0]]
     turn = torch.where(rise.mean(0) < 0, -1.0, 1.0)
     along, rise = (along * turn).numpy(), rise * turn

@@ -24,9 +24,9 @@ from ..heads.ties import filled
 def fingerprint(
     head: DistanceHead,  # any head
 ) -> str:
-    "SHA-256 of a head's classes, settings and weights, wherever they are"
+    "SHA-256 of a head's classes, settings and weights, wherever they are: what its distances depend on"
     settings = [(name, _plain(type(part)), {key: value for key, value in sorted(vars(part).items())
-                                            if not key.startswith("_") and key != "training"})
+                                            if not key.startswith("_") and key not in ("training", "decision")})
                 for name, part in head.named_modules()]
     digest = hashlib.sha256(json.dumps(settings, default=_plain).encode())
     for name, tensor in sorted(head.state_dict().items()):

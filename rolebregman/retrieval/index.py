@@ -218,7 +218,7 @@ class _Asked(_Searched):
         found = now.search(X, k, filter)[0]
         with torch.no_grad():
             last = now._search(X, k, filter)[0][:, -1:]
-        return (found <= last + 1e-5 * last.abs()).double().mean().item()
+        return (found <= last + 1e-5 * last.abs()).cpu().double().mean().item()
 
 # %% ../../nbs/11_retrieval.ipynb #740d55aa
 class _Saved(_Asked):

@@ -1,6 +1,7 @@
 from . import citation_fits as citation_fits
 from . import citation_tables as citation_tables
 from . import control as control
+from . import decisions as decisions
 from . import gains as gains
 from . import gaps as gaps
 from . import grid_search as grid_search
@@ -18,6 +19,7 @@ from . import role_maps as role_maps
 from . import runner as runner
 from . import sentences as sentences
 from . import settings as settings
+from . import shipped as shipped
 from . import statistics as statistics
 from . import store as store
 from . import tables as tables
@@ -46,6 +48,16 @@ from .citation_tables import paper_citation as paper_citation
 from .control import CONTROL_METRICS as CONTROL_METRICS
 from .control import control_metrics as control_metrics
 from .control import matched as matched
+from .decisions import ASKED as ASKED
+from .decisions import DECIDED as DECIDED
+from .decisions import DECIDED_HEADS as DECIDED_HEADS
+from .decisions import Decided as Decided
+from .decisions import MEASURES as MEASURES
+from .decisions import asked_of_set as asked_of_set
+from .decisions import decided_tasks as decided_tasks
+from .decisions import decision_table as decision_table
+from .decisions import run_decisions as run_decisions
+from .decisions import yes_no_metrics as yes_no_metrics
 from .gains import gain_figure as gain_figure
 from .gains import gain_findings as gain_findings
 from .gains import gain_table as gain_table
@@ -198,6 +210,7 @@ from .runner import run_grid as run_grid
 from .runner import trained_control as trained_control
 from .sentences import INPUT_WORDS as INPUT_WORDS
 from .sentences import MAIN_METRICS as MAIN_METRICS
+from .sentences import as_list as as_list
 from .sentences import conclusions as conclusions
 from .sentences import findings as findings
 from .sentences import first_beside_control as first_beside_control
@@ -208,6 +221,15 @@ from .sentences import on_negatives as on_negatives
 from .settings import chosen_settings as chosen_settings
 from .settings import keep_settings as keep_settings
 from .settings import widened as widened
+from .shipped import ENCODER as ENCODER
+from .shipped import Recipe as Recipe
+from .shipped import SHIPPED as SHIPPED
+from .shipped import SHIPPED_COLUMNS as SHIPPED_COLUMNS
+from .shipped import ShippedTask as ShippedTask
+from .shipped import run_shipped as run_shipped
+from .shipped import shipped_card as shipped_card
+from .shipped import shipped_row as shipped_row
+from .shipped import write_shipped as write_shipped
 from .statistics import MARGIN as MARGIN
 from .statistics import RankTest as RankTest
 from .statistics import Shares as Shares

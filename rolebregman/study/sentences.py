@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['INPUT_WORDS', 'MAIN_METRICS', 'findings', 'main_ranks', 'conclusions', 'on_negatives', 'first_heads', 'on_all_edges',
-           'first_beside_control']
+           'first_beside_control', 'as_list']
 
 # %% ../../nbs/study/sentences.ipynb #d0291318
 import pandas as pd
@@ -169,7 +169,7 @@ def on_all_edges(
     both = first.index[(first == ours).all(axis=1)]
     return (f"{rows['head'].nunique()} heads, {rows['seed'].nunique()} seeds: {ours} has the best mean of all heads "
             f"but the control in ranking and direction at once on {', '.join(both) or 'none'}; not on "
-            f"{', '.join(first.index.difference(both)) or 'none'} ([below](#all-edges-and-items-never-seen)).")
+            f"{', '.join(first.index.difference(both)) or 'none'}.")
 
 
 def first_beside_control(
@@ -186,3 +186,10 @@ def first_beside_control(
         said.append(f"{dataset}, best but for the control: {' and '.join(firsts)}. {ours}: {own.iloc[0]:.3f} and "
                     f"{own.iloc[1]:.3f}. The control: {blind.iloc[0]:.3f} and {blind.iloc[1]:.3f}.")
     return said
+
+# %% ../../nbs/study/sentences.ipynb #90ab0002
+def as_list(
+    sentences,  # texts, each in plain words or in Markdown
+) -> str:  # Markdown
+    "A list, a line for each sentence."
+    return "\n".join(f"- {sentence}" for sentence in sentences)

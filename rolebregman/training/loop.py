@@ -227,7 +227,7 @@ def fit(
     """Train `head` on the edges of `ds`; the head ends in `eval` mode with the weights of the best validation epoch.
 
     A head that was fitted keeps the mean and scale of its inputs, so that training it further starts from the same
-    distances. Without validation edges it trains for all epochs and keeps the last weights.
+    distances; its `decision` is dropped. Without validation edges it trains for all epochs and keeps the last weights.
 
     Under a process group of PyTorch all processes have to call it alike, each with the head where it computes. They
     share the edges of a batch and take the steps that one process would; the first one shows progress and writes
@@ -241,6 +241,7 @@ def fit(
     check_match(head, ds)
     require_type("config", config, TrainConfig, "TrainConfig(epochs=10) is one")
     began, edges, together = time.perf_counter(), len(ds.edges["train"]), Together()
+    head.decision = None  # it belongs to the weights of before
     if refit_inputs or not head.standardizer.fitted:
         head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
     trainable, sampler = any(p.requires_grad for p in head.parameters()), sampler_of(ds, config)

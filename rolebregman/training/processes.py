@@ -49,7 +49,8 @@ class _Shares:
     ) -> float:  # between 0 and 1; 0 where nothing weighs anything
         "How much of a batch this process's edges weigh."
         start, stop = self._bounds(len(weights))
-        return (weights[start:stop].double().sum() / weights.double().sum()).nan_to_num(0).item()
+        weights = weights.cpu().double()  # not every device has float64
+        return (weights[start:stop].sum() / weights.sum()).nan_to_num(0).item()
 
 # %% ../../nbs/training/processes.ipynb #99b060be
 class Together(_Shares):

@@ -274,3 +274,49 @@ def test_an_explanation_and_its_json_do_not_steer_the_terminal(hostile):
         plain, as_json = (CliRunner().invoke(app, [*line, *more]) for more in ([], ["--json"]))
     assert plain.exit_code == as_json.exit_code == 0 and "\x1b" not in plain.output + as_json.output
     assert json.loads(as_json.stdout)["source"] == HOSTILE["n00005"], "the same JSON"
+
+
+@pytest.fixture
+def by_name(monkeypatch):
+    "A taxonomy of five words, and vectors made from texts, in the place of WordNet and Sentence-BERT"
+    from rolebregman.datasets import Taxonomy, pairs, taxonomy
+    pairs_ = np.array([[1, 0], [2, 0], [3, 0], [4, 1]])
+    small = Taxonomy("wordnet", np.arange(5).astype(str).astype(object),
+                     np.array(["thing", "plant", "animal", "stone", "rose"], object), pairs_, {})
+    monkeypatch.setattr(taxonomy, "read_taxonomy", lambda name, quiet: small)
+    letters = lambda text: np.random.default_rng(sum(map(ord, text))).normal(size=384)
+    monkeypatch.setattr(pairs, "encode_texts", lambda texts, *_, **__: np.stack([*map(letters, texts)]).astype("f4"))
+
+
+def test_a_head_that_comes_with_the_package_is_asked_by_its_name(by_name, tmp_path):
+    head = load_head("wordnet-minilm")
+    lines = run("score wordnet-minilm - --decide", tmp_path, stdin="source,target\nrose,plant\n").stdout
+    row = read(lines).iloc[0]
+    assert row[["this_way", "other_way", "neither"]].sum() == pytest.approx(1, abs=1e-6)
+    found = json.loads(run("explain --head wordnet-minilm rose plant --json", tmp_path).stdout)
+    assert found["distance"] == pytest.approx(row["distance"], rel=1e-4)
+    assert found["probabilities"]["this way"] == pytest.approx(row["this_way"], abs=1e-4)
+    assert [near["term"] for near in found["nearest"]] == ["thing"], "the one term with three children"
+    text = run("explain wordnet-minilm rose plant --picture pair.png", tmp_path).stdout
+    assert "nearest of 1 terms that are broad in wordnet" in text and (tmp_path / "pair.png").is_file()
+    assert json.loads(run("explain wordnet-minilm rose plant -k 0 --json", tmp_path).stdout)["nearest"] == []
+    table = read(run("search wordnet-minilm rose -k 3", tmp_path).stdout)
+    assert table["target"].tolist() == ["thing"] and head.dim == 384
+
+
+def test_where_the_taxonomy_cannot_be_had_the_pair_is_explained_and_that_is_said(by_name, tmp_path, monkeypatch):
+    from rolebregman.datasets import taxonomy
+
+    def unreachable(name, quiet): raise ConnectionError("wordnet: no place has it")
+
+    monkeypatch.setattr(taxonomy, "read_taxonomy", unreachable)
+    said = run("explain wordnet-minilm rose plant", tmp_path).stdout
+    assert "probabilities: this way" in said and "are not known: wordnet: no place has it" in said
+
+
+def test_a_name_that_is_none_lists_those_that_are(tmp_path):
+    for line in ("score wordnet pairs.csv", "explain --head wordnet a b", "search wordnet a", "evaluate wordnet"):
+        output = run(line, tmp_path, status=2).output
+        assert "go-minilm, wordnet-minilm" in " ".join(output.split())
+    (tmp_path / "file").touch()
+    assert "is not a folder written" in " ".join(run("search file a", tmp_path, status=2).output.split())

@@ -94,6 +94,14 @@ look = """async () => {
       .filter(e => e.getBoundingClientRect().left < e.closest("div.math").getBoundingClientRect().left - 1)
       .map(e => e.getBoundingClientRect().top),
     formula_errors: all(".katex-error").map(e => e.title),
+    numbers_over_formulas: all(".katex-html > .katex-tag").filter(e => e.previousElementSibling
+      && e.getBoundingClientRect().left < e.previousElementSibling.getBoundingClientRect().right - 1)
+      .map(e => e.parentElement.textContent),
+    names_broken: all("main thead th").filter(e => e.clientWidth && [...e.childNodes].some(node => {
+      const range = document.createRange(), words = node.nodeType === 3 && /^\\w+$/.test(node.textContent.trim());
+      range.selectNodeContents(node);
+      return words && range.getClientRects().length > 1;
+    })).map(e => e.textContent),
     pictures: [...document.images].filter(e => e.loading !== "lazy" && !e.naturalWidth).map(e => e.src),
   };
 }"""
@@ -115,6 +123,7 @@ def test_page_on_a_phone(open_page, one_phone, address, notebook):
     assert seen["formulas"] >= seen["formula_sources"], "a formula is not set"
     assert not seen["formula_errors"]
     assert not seen["formulas_cut"], "a formula is cut off at its left"
+    assert not seen["numbers_over_formulas"], "the number of a formula lies over it"
     assert not seen["pictures"], "a picture does not load"
 
 
@@ -145,9 +154,10 @@ def test_search_finds_what_a_newcomer_types(open_page, address):
 
 seen_first = ["index", "guides/get_started", "guides/own_pairs", "interpretability/explorer", "main_results",
               "ablations", "heads/distance_head", "cli/searching", "guides/names", "theory_checks"]
-# But for tables and what else is set in columns, which on a telephone scroll in a box of their own
+wide_tables = ["baselines", "study/panels", "study/rival_starts", "datasets/catalogue", "guides/beyond_one_machine"]
+# But for tables, what else is set in columns, and plots that say so: on a telephone they scroll in a box of their own
 cut = """() => [...document.querySelectorAll("main :is(img, table, pre)")].filter(e => {
-  if (innerWidth < 1200 && (e.closest(".tag_columns") || e.tagName === "TABLE")) return false;
+  if (innerWidth < 1200 && e.closest(".tag_columns, .highlight-text, .scrolls, table")) return false;
   const box = e.getBoundingClientRect();
   if (box.top > innerHeight || !box.width) return false;
   for (let p = e; p.tagName !== "MAIN"; p = p.parentElement)
@@ -157,17 +167,42 @@ cut = """() => [...document.querySelectorAll("main :is(img, table, pre)")].filte
 small = """() => [...document.querySelectorAll("main pre")]
   .filter(e => parseFloat(getComputedStyle(e).fontSize) < 14).length"""
 wide_pictures = """() => [...document.querySelectorAll("main img")]
-  .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.alt)"""
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1
+    && (innerWidth > 1200 || !e.closest(".scrolls[tabindex]")?.querySelector(".scrolling").clientHeight))
+  .map(e => e.alt)"""
+unreadable = """() => [...document.querySelectorAll("main img[width]")]
+  .filter(e => e.clientWidth < 0.6 * e.getAttribute("width")).map(e => e.alt)"""
+line = """() => {
+  const code = document.querySelector("main .cell_input pre");
+  if (!code) return 88;
+  const style = getComputedStyle(code), pen = document.createElement("canvas").getContext("2d");
+  pen.font = style.font;
+  const room = code.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return room / pen.measureText("x").width;
+}"""
+bright = """() => [...document.querySelectorAll("main *")].filter(e => {
+  const [red, green, blue, opacity] = getComputedStyle(e).backgroundColor.match(/[\\d.]+/g).map(Number);
+  return e.tagName !== "IMG" && e.clientHeight && (opacity ?? 1) > 0.5 && red + green + blue > 550;
+}).map(e => e.tagName + "." + e.className + " " + e.textContent.trim().slice(0, 60))"""
 
 
 @pytest.mark.parametrize("viewport", [desk, phone], ids=["desk", "phone"])
-@pytest.mark.parametrize("name", seen_first)
+@pytest.mark.parametrize("name", seen_first + wide_tables)
 def test_nothing_of_the_first_screen_is_cut(open_page, address, name, viewport):
     "On a desk nothing further down either: code and results are read without scrolling sideways"
     page = open_page(f"{address}/{name}.html", viewport)
+    assert page.evaluate(look)["names_broken"] == [], "the name of a column is broken within a word"
     assert page.evaluate(cut if viewport is phone else cut.replace("box.top > innerHeight || ", "")) == []
     assert page.evaluate(small) == 0, "code is set in less than 14 pixels"
-    assert page.evaluate(wide_pictures) == [], "a picture is wider than the screen"
+    assert page.evaluate(wide_pictures) == [], "a picture is wider than the screen, and does not say that it scrolls"
+    assert page.evaluate(unreadable) == [], "a plot is set so small that its words cannot be read"
+    assert viewport is phone or page.evaluate(line) >= 88, "a line of 88 characters is broken"
+
+
+@pytest.mark.parametrize("name", ["datasets/pairs", "study/shipped", "common", "cli/searching", "main_results"])
+def test_nothing_but_pictures_is_bright_in_the_dark(open_page, address, name):
+    page = open_page(f"{address}/{name}.html", desk, color_scheme="dark")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark" and page.evaluate(bright) == []
 
 
 @pytest.mark.parametrize("name, scheme", zip(seen_first, ["light", "dark"] * 5))

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from bs4 import BeautifulSoup, SoupStrainer
 
 root = Path(__file__).resolve().parents[2]
 processed = import_module("processed")
@@ -181,3 +182,43 @@ def test_a_class_stands_above_its_methods_and_a_module_has_a_table_of_its_names(
     assert 'href="#bregmanhead"' in reference and 'href="#bregmanhead-held-weights"' in reference
     names = (site / "guides" / "names.html").read_text(encoding="utf-8")
     assert 'href="../heads/distance_head.html#load-head"' in names
+
+
+@pytest.fixture(scope="module")
+def articles(site, pages):
+    "(name, what a reader reads) of each page; read once, and left as it is"
+    strainer, found = SoupStrainer("article"), []
+    for name in pages:
+        article = BeautifulSoup((site / name).read_text(encoding="utf-8"), "html.parser", parse_only=strainer)
+        found.append((name, article))
+    return found
+
+
+def test_a_table_has_no_column_that_counts_its_rows(articles):
+    counting = []
+    for name, article in articles:
+        for table in article.select("table.dataframe"):
+            first, rows = table.select_one("thead th"), table.select("tbody tr")
+            numbers = [row.find(["th", "td"]).get_text() for row in rows]
+            counts = numbers == [str(i) for i in range(len(rows))] or len(set(numbers)) < len(numbers)
+            if len(rows) > 1 and not first.get_text() and all(number.isdigit() for number in numbers) and counts:
+                counting.append((name, numbers))
+    assert not counting
+
+
+def test_no_page_shows_markdown_or_a_formula_as_it_is_written(articles):
+    raw, written = re.compile(r"\]\(|\*\*|`|\$|(?<!\S)#{2,4} "), []
+    for name, article in articles:
+        printed = [pre.get_text() for pre in article.select(".cell_output pre")]
+        written += [(name, found[0]) for text in printed if (found := re.search(r"\]\((#|http)\S+", text))]
+        inside = {"pre", "code", "script", "style"}
+        text = "".join(part for part in article.find_all(string=True) if not any(
+            above.name in inside or "math" in above.get("class", ()) for above in part.parents))
+        written += [(name, text[max(0, found.start() - 30):found.end() + 30]) for found in raw.finditer(text)]
+    assert not written
+
+
+def test_an_option_keeps_its_two_hyphens(articles):
+    dashes = [(name, found[0]) for name, article in articles if name.startswith(("cli/", "guides/"))
+              for found in re.finditer(r"(?<!\S)[–—][a-z][\w-]+", article.get_text())]
+    assert not dashes

@@ -1,6 +1,8 @@
 "The tools that keep notebooks, library and README.md in step, each run as a program on a project of one notebook"
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -223,6 +225,8 @@ def test_execution_has_a_time_limit(project):
     ("[heads](02_heads.ipynb#maps)", "[heads](heads.ipynb#maps)"),
     ("[a](../02_heads.ipynb), [b](heads/ranking.ipynb)", "[a](../heads.ipynb), [b](heads/ranking.ipynb)"),
     ("[elsewhere](https://a.org/02_heads.ipynb)", "[elsewhere](https://a.org/02_heads.ipynb)"),
+    ("so it is\n$$x\\,.$$\nand $y$ too", "so it is\n\n$$x\\,.$$\n\nand $y$ too"),
+    ("so\n$$\nx\n$$\nand\n$$y$$", "so\n\n$$\nx\n$$\n\nand\n\n$$y$$\n"),
 ])
 def test_myst(quarto, myst):
     assert import_module("build_site").to_myst(quarto, {"fig-law": "Figure 1"}) == myst
@@ -379,6 +383,19 @@ def test_the_best_of_a_column_is_bold(write):
     assert bold(write(frame[["seconds"]])) == write(frame[["seconds"]])
 
 
+def test_of_ranks_the_smallest_is_bold_and_not_the_largest():
+    ranks = pd.DataFrame({"rank in MRR": [3.5, 1.25, 20.0], "mean rank": [3, 10, 2]})
+    made = import_module("tables").with_best_in_bold(ranks.to_html())
+    assert re.findall("<strong>(.*?)</strong>", made) == ["1.25", "2"]
+
+
+def test_a_table_in_html_has_no_markdown_and_breaks_names_behind_underscores_only():
+    as_html = import_module("tables").as_html
+    made = as_html(pd.DataFrame({"of_two_words": ["83.1/**100.0**"], "one": ["2 ** 3 ** 4"]}).to_html(index=False))
+    assert "83.1/<strong>100.0</strong>" in made and "<th>of_<wbr/>two_<wbr/>words</th>" in made
+    assert "<th>one</th>" in made
+
+
 def test_a_table_of_groups_is_left_as_it_is():
     groups = pd.DataFrame(dict(MRR=[1, 2, 3]), index=pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)]))
     assert import_module("tables").with_best_in_bold(groups.to_html()) == groups.to_html()
@@ -438,7 +455,75 @@ def test_both_builders_wrap_code_and_quarto_follows_the_reader():
     assert html["code-overflow"] == "wrap" and html["respect-user-color-scheme"] and html["css"] == "styles.css"
     assert website["page-navigation"] and "github.com" in website["navbar"]["tools"][0]["href"]
     workflow = (root / ".github" / "workflows" / "docs.yaml").read_text(encoding="utf-8")
-    pinned = re.search(r"^QUARTO := (\S+)", makefile := (root / "Makefile").read_text(encoding="utf-8"), re.M)[1]
+    pinned = re.search(r"^QUARTO := (\S+)", (root / "Makefile").read_text(encoding="utf-8"), re.M)[1]
     assert f"version: {pinned}\n" in workflow, "the workflow and make docs name one Quarto"
-    docs = re.search(r"^docs:.*\n((?:\t.*\n)+)", makefile, re.M)[1]
-    assert re.search(r"PYTHONPATH=tools \S+nbdev_docs\n.*build_readme.py", docs), "what it needs and spoils"
+
+
+# Stands in for Quarto where `nbdev_docs` calls it: what it is asked for, and files where Quarto writes them.
+quarto = f"""#!{sys.executable}
+import os, re, sys
+from pathlib import Path
+
+here, out = Path.cwd(), Path("_docs")
+with open(os.environ["QUARTO_ASKED"], "a") as asked: print(*sys.argv[1:], sep="|", file=asked)
+out.mkdir(exist_ok=True)
+if "-t" in sys.argv: (out / "README.md").write_text("Quarto's own")
+elif os.environ.get("QUARTO_FAILS"): sys.exit(3)
+else:
+    for path in here.rglob("*.ipynb"):
+        name = re.search(r"output-file: (\\w+.html)", text := path.read_text())  # of which nbdev leaves out the number
+        (out / name[1]).write_text(text)
+"""
+
+
+@pytest.fixture
+def documented(tmp_path):
+    "A copy of the project with three of its pages, and a stand-in for Quarto on the PATH"
+    project, path = tmp_path / "project", tmp_path / "path"
+    for name in ("tools", "rolebregman"):
+        shutil.copytree(root / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Makefile", "settings.ini", "_quarto.yml", "README.md", "nbs/_quarto.yml", "nbs/sidebar.yml",
+                 "nbs/styles.css", "nbs/index.ipynb", "nbs/02_role_heads.ipynb", "nbs/guides/get_started.ipynb"):
+        (project / name).parent.mkdir(exist_ok=True, parents=True)
+        shutil.copy(root / name, project / name)
+    path.mkdir()
+    (path / "quarto").write_text(quarto)
+    (path / "quarto").chmod(0o755)
+    environment = {name: said for name, said in os.environ.items() if name != "PYTHONPATH"}  # make says what is needed
+    environment |= dict(PATH=f"{path}:{os.environ['PATH']}", QUARTO_ASKED=str(path / "asked"))
+
+    def make(*wanted, **more):
+        command = ["make", "-o", ".venv/.dev", *wanted, f"BIN={Path(sys.executable).parent}"]
+        return subprocess.run(command, cwd=project, env=environment | more, capture_output=True, text=True, timeout=300)
+
+    written = subprocess.run([sys.executable, "tools/build_readme.py"], cwd=project, timeout=120, capture_output=True,
+                             env=environment | dict(PYTHONPATH="."))
+    assert written.returncode == 0, written.stderr
+    os.utime(project / "README.md", (0, 0))  # older than its notebook, so nbdev_docs lets Quarto write one
+    return project, make
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed: apt-get install make")
+def test_make_docs_drives_quarto_and_keeps_the_readme(documented):
+    project, make = documented
+    before = (project / "README.md").read_bytes()
+    made = make("docs")
+    assert made.returncode == 0, made.stderr
+    asked = (project.parent / "path" / "asked").read_text().splitlines()
+    assert [line.split("|")[0] for line in asked] == ["render", "render"]
+    assert asked[0].endswith("-o|README.md|-t|gfm|--no-execute") and asked[1] == "render|--no-cache"
+    assert {page.name for page in (project / "_docs").glob("*.html")} == {
+        "index.html", "role_heads.html", "get_started.html"}, "numbers are not part of an address"
+    page = (project / "_docs" / "role_heads.html").read_text()
+    assert "Reference of `rolebregman.heads.role_head`" in page, "our own processor has had its turn"
+    assert (project / "README.md").read_bytes() == before
+    assert "Quarto's own" not in (project / "README.md").read_text()
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed: apt-get install make")
+def test_make_docs_fails_with_quarto_and_keeps_the_readme_all_the_same(documented):
+    project, make = documented
+    before = (project / "README.md").read_bytes()
+    made = make("docs", QUARTO_FAILS="1")
+    assert made.returncode != 0 and not (project / "_docs").exists()
+    assert (project / "README.md").read_bytes() == before

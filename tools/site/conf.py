@@ -24,6 +24,8 @@ myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline", "deflist"]
 myst_heading_anchors, myst_heading_anchors_html_ids = 4, True
 myst_heading_slug_func = slug
 
+smartquotes_action = "qe"  # two hyphens stay, for they begin an option
+
 html_theme = "sphinx_book_theme"
 html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_use_index = False  # guides/names has all names

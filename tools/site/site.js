@@ -11,9 +11,33 @@ function nameSummaries() {
 
 // What scrolls sideways is reached by the tabulator, so that the arrow keys move it.
 function reachScrolling() {
+  keepReadable();
   for (const part of document.querySelectorAll("main :is(pre, figure, div, p)")) {
     const scrolls = part.scrollWidth > part.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(part).overflowX);
     if (scrolls && part.clientWidth) part.tabIndex = 0;
+    sayScrolling(part, scrolls);
+  }
+}
+
+// On a telephone a plot that would be set at less than two thirds of its size keeps it, and scrolls.
+function keepReadable() {
+  for (const picture of document.querySelectorAll("main :is(figure, .cell_output) img[width]")) {
+    const box = picture.closest("figure, .cell_output");
+    picture.classList.toggle("wide", Number(picture.getAttribute("width")) > 1.5 * box.clientWidth);
+  }
+}
+
+// A picture that is wider than the screen says that there is more of it.
+function sayScrolling(part, scrolls) {
+  if (!part.querySelector("img") || part.querySelector("figure")) return;
+  const said = part.querySelector(":scope > .scrolling");
+  part.classList.toggle("scrolls", scrolls);
+  if (!scrolls) said?.remove();
+  if (scrolls && !said) {
+    const line = document.createElement("p");
+    line.className = "scrolling";
+    line.textContent = "\u2194 The picture scrolls sideways.";
+    part.prepend(line);
   }
 }
 
