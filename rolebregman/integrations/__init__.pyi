@@ -9,7 +9,10 @@ from .hub import model_card as model_card
 from .metric_learning import HeadDistance as HeadDistance
 from .metric_learning import as_pml_distance as as_pml_distance
 from .pykeen import HeadInteraction as HeadInteraction
+from .pykeen import RELATION_MAPS as RELATION_MAPS
+from .pykeen import RelationInteraction as RelationInteraction
 from .pykeen import head_model as head_model
+from .pykeen import relation_model as relation_model
 from .scikit_learn import DirectedPairRanker as DirectedPairRanker
 from .sentence_transformers import DirectedEncoder as DirectedEncoder
 from .sentence_transformers import DirectedEvaluator as DirectedEvaluator

@@ -65,6 +65,16 @@ def test_two_workers_of_a_dask_cluster_give_the_same(project, parts, tmp_path):
     assert searched == run("search head n00040 n00013 -k 5", project).stdout
 
 
+def test_two_workers_of_a_ray_cluster_give_the_same(project, parts, tmp_path):
+    pytest.importorskip("ray", reason="ray is not installed here: pip install 'rolebregman[scale]'")
+    by = "--backend ray --jobs 2"
+    run(f"score head {parts} --out {tmp_path}/by {by}", project)
+    run(f"score head {parts} --out {tmp_path}/alone", project)
+    assert table(tmp_path / "by").equals(table(tmp_path / "alone"))
+    searched = run(f"search head n00040 n00013 -k 5 --shards 3 {by}", project).stdout
+    assert searched == run("search head n00040 n00013 -k 5", project).stdout
+
+
 def test_a_pattern_names_parts_and_its_files_keep_their_places(parts):
     assert list(parts_of(parts / "a-*.parquet")) == ["a-0.parquet", "a-1.parquet"]
     assert list(parts_of(parts)) == ["a-0.parquet", "a-1.parquet", "kind=b/c.parquet"]

@@ -17,7 +17,9 @@ def inverse(number):
 
 def needs(backend):
     "The back-end, or a skip that says which package is missing"
-    if backend != "loky": pytest.importorskip(dict(dask="distributed").get(backend, backend))
+    if backend != "loky":
+        package = dict(dask="distributed").get(backend, backend)
+        pytest.importorskip(package, reason=f"{package} is not installed here: pip install 'rolebregman[scale]'")
     return backend
 
 

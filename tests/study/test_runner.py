@@ -77,7 +77,7 @@ def test_the_same_rows_from_a_running_dask_cluster_even_with_threads_in_a_worker
 
 
 def test_the_same_rows_from_a_ray_cluster_of_our_own(undisturbed, tmp_path):
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="ray is not installed here: pip install 'rolebregman[scale]'")
     rows = run_grid(tasks(), Store(tmp_path / "rows.csv"), jobs=2, progress=False, backend="ray")
     pd.testing.assert_frame_equal(steady(rows), steady(undisturbed), check_exact=True)
 
