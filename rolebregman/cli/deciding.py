@@ -68,9 +68,10 @@ def decision_said(
         raise ValueError(f"{head} holds no decision, so it gives no probabilities: fit had too few validation pairs "
                          "(its report says so), or was of an older version; fit again")
     shares, about = check_shares(prior or decision.prior), decision.about
-    text = (f"decision: from probability {threshold or decision.threshold:g} on, where this way, other way and neither "
-            f"have the shares {_shares(shares)}")
-    if threshold or shares != decision.prior:
+    least = decision.threshold if threshold is None else threshold
+    text = (f"decision: from probability {least:g} on, where this way, other way and neither have the shares "
+            f"{_shares(shares)}")
+    if threshold is not None or shares != decision.prior:
         return f"{text}; fit has chosen {decision.threshold:g} for the shares {_shares(decision.prior)}"
     if about.get("precision") is None: return text
     return (f"{text}; on the {about['split']} pairs of fit, {about['precision']:.3f} of what was said to run this way "

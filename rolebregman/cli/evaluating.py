@@ -180,7 +180,11 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
         ds.report["read"]["min label"] = how["min_label"]
     report = report_of(head) or dict(inputs=dict(how={}))
     learned = report.get("training", {}).get("denied_weight", 0)  # an older version did not learn from them
-    return _with_known(ds, _known_pairs(head), drop_seen, report["inputs"]["how"].get("transitive"), learned)
+    known = _known_pairs(head)
+    if drop_seen and not len(known):
+        raise ValueError("which pairs fit knew is not known, so none can be left out: take all, without --drop-seen")
+    ds, seen = _with_known(ds, known, drop_seen, report["inputs"]["how"].get("transitive"), learned)
+    return ds, seen if len(known) else dict.fromkeys(seen)  # nobody knows
 
 # %% ../../nbs/cli/evaluating.ipynb #b792104f
 def _of_new_pairs(head, pairs, ds, seen, drop_seen):
@@ -191,6 +195,7 @@ def _of_new_pairs(head, pairs, ds, seen, drop_seen):
     if parts := read.get("split column not used"):
         columns += f"; of {parts.partition(': ')[0]} all are measured"
     strong = f"; a pair holds from {read['min label']:g} on" if read.get("min label") is not None else ""
+    if seen["train"] is None: return f"{name}: {columns}{strong}; {len(ds.edges['train']):,} pairs"
     before = (f"of those in the file fit has trained on {seen['train']:,}, chosen the epoch on {seen['valid']:,} and "
               f"held out {seen['test']:,}")
     if seen["denied"]:

@@ -93,13 +93,19 @@ def _report(head, model, config, ds, history, device):
         made_with=dict(rolebregman=__version__, torch=torch.__version__, device=device))
 
 # %% ../../nbs/cli/fitting.ipynb #c5df24cd
+def _number(found, name):
+    "One of some metrics; a dash for the share of nothing, no text for what is not among them"
+    if name not in found: return ""
+    return "-" if found[name] is None else f"{found[name]:.3f}"
+
+
 def metrics_text(
-    metrics: dict,  # of `evaluate`, by part
+    metrics: dict,  # of `evaluate`, by part; None is a share of nothing
 ) -> str:
     "A table of metrics: a line each, a column for each part."
     lines = [" " * 24 + "".join(f"{part:>10}" for part in metrics)]
     for name in dict.fromkeys(name for found in metrics.values() for name in found):
-        values = (f"{found[name]:>10.3f}" if name in found else f"{'':>10}" for found in metrics.values())
+        values = (f"{_number(found, name):>10}" for found in metrics.values())
         lines.append(f"{name.replace('_', ' '):<24}" + "".join(values))
     return "\n".join(lines)
 

@@ -29,6 +29,8 @@ def head_first(
 ) -> list[str]:
     "What was typed with `--head NAME` put first, where the first argument is a head."
     first = next((one for one in params if one.param_type_name == "argument"), None)
-    if "--head" not in args[:-1] or first is None or first.name != "head": return args
+    if first is None or first.name != "head": return args
+    args = [part for arg in args for part in (("--head", arg[7:]) if arg.startswith("--head=") else (arg,))]
+    if "--head" not in args[:-1]: return args
     at = args.index("--head")
     return [args[at + 1], *args[:at], *args[at + 2:]]

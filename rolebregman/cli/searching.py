@@ -52,9 +52,9 @@ def _write_scores(file, blocks, total, as_lines, bare, quote=False):
     with tqdm(total=total, unit="pair", disable=bare) as bar:
         for size, rows in blocks:
             bar.update(size)
-            if as_lines:
+            if as_lines and len(rows):
                 rows.to_json(file, orient="records", lines=True, double_precision=15, force_ascii=False)
-            else:
+            elif not as_lines:
                 shown, cells = _for_spreadsheet(rows, quote)
                 counts["cells"] += cells
                 written = shown.assign(**{name: [f"{value:.7g}" for value in shown[name].tolist()] for name in NUMBERS})
@@ -142,8 +142,10 @@ def score(
     folder of Parquet files are scored file by file, and those that are there already are left out.
 
     --decide asks the decision that fit has made from its validation pairs. It assumes how common the three answers
-    are, equally by default; where few of the pairs run at all, say so with --prior."""
-    if not decide and (prior or threshold): raise typer.BadParameter("--prior and --threshold belong to --decide")
+    are, equally by default; where few of the pairs run at all, say so with --prior. Its threshold has the best F1 on
+    the pairs of fit, so what is decided need not be the likeliest of the three."""
+    if not decide and (prior, threshold) != (None, None):
+        raise typer.BadParameter("--prior and --threshold belong to --decide")
     deciding = dict(prior=prior, threshold=threshold) if decide else None
     given, ends = (head, vectors, ids, texts, id_column, member), (source, target)
     if parts := parts_of(pairs):

@@ -9,6 +9,7 @@ __all__ = ['DistanceHead', 'load_head']
 import json
 import os
 from contextlib import nullcontext, suppress
+from hashlib import sha256
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
@@ -19,7 +20,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from .. import __version__
-from ..common import compiled, in_blocks, one_at_a_time
+from ..common import compiled, in_blocks, log, one_at_a_time
 from .decision import Decision
 from .files import config_mark, difference, open_files, read_json, sketch, write_files
 from .inputs import INPUTS, Standardizer
@@ -32,7 +33,6 @@ class _Interface(nn.Module):
     symmetric = False  # D(x, y) == D(y, x) for all pairs and parameters
     nonnegative = False  # D(x, y) >= 0 for all pairs and parameters
     product_form = False  # True where the distance grows with an inner product: `source_form` and `target_form`
-    decision: Decision | None = None  # what makes probabilities of its distances, where it was calibrated
     default_inputs = "standard"  # one of `INPUTS`; "raw" where a shift of origin would change the head's meaning
 
     def __init__(
@@ -188,6 +188,28 @@ class _Scoring(_Calls):
 # %% ../../nbs/heads/distance_head.ipynb #dec10002
 class _Deciding(_Scoring):
     "Probabilities of pairs"
+
+    _decision, _decided_for = None, None
+
+    def _weights_mark(self):
+        "A digest of all weights, the same in float32 and float64"
+        found = sha256()
+        for name, value in self.state_dict().items():
+            found.update(name.encode() + value.detach().cpu().float().numpy().tobytes())
+        return found.hexdigest()
+
+    @property
+    def decision(self) -> Decision | None:
+        "What makes probabilities of its distances; None where it was not calibrated, or, which is said, changed since."
+        if self._decision is not None and self._decided_for != self._weights_mark():
+            log.warning("the weights of this %s are not those that its decision was made for: it has none now, and "
+                        "rolebregman.training.calibrate makes one", type(self).__name__)
+            self._decision = None
+        return self._decision
+
+    @decision.setter
+    def decision(self, decision: Decision | None):
+        self._decision, self._decided_for = decision, None if decision is None else self._weights_mark()
 
     def decide(
         self,

@@ -25,6 +25,7 @@ def head_folder(
 ) -> Path:  # the folder
     "Where a head is: a folder that is there wins. Raises `FileNotFoundError` that lists the names for what is neither."
     if Path(name).is_dir(): return Path(name)
-    if str(name) in (known := shipped_heads()): return _SHIPPED / str(name)
+    known, plain = shipped_heads(), str(name).rstrip("/")
+    if plain in known: return _SHIPPED / plain
     raise FileNotFoundError(f"{name} is not a folder written by save_pretrained, nor one of the heads that come with "
                             f"the package: {', '.join(known) or 'there is none here'}")

@@ -51,6 +51,31 @@ def test_evaluate_measures_what_the_report_does(folder):
     assert (folder / "deep" / "reliability.png").read_bytes()[:4] == b"\x89PNG" and "log score" in said
 
 
+def test_where_nothing_is_said_to_run_its_precision_is_a_dash(folder):
+    run("fit pairs.csv --vectors vectors.csv --epochs 1 --head euclidean --out near", folder)
+    lines = (folder / "near" / "report.txt").read_text().splitlines()
+    assert "precision                        -         -" in lines
+    said = run("evaluate head --prior 1e-9 1e-9 0.999999998", folder).stdout
+    assert "precision                        -" in said.splitlines()
+
+
+def test_of_a_head_whose_training_pairs_are_not_known_no_number_of_them_is_given(folder, tmp_path):
+    shutil.copytree(folder / "head", tmp_path / "head")
+    for name in "split.csv", "report.json", "report.txt":
+        (tmp_path / "head" / name).unlink()
+    how = f"evaluate {tmp_path / 'head'} pairs.csv --vectors vectors.csv"
+    done = run(how, folder)
+    assert "which pairs fit knew is not known" in done.stderr and "trained on" not in done.stderr
+    assert set(json.loads(run(f"{how} --json", folder).stdout)["seen"].values()) == {None}
+    assert "none can be left out" in run(f"{how} --drop-seen", folder, 1).stderr
+
+
+@pytest.mark.parametrize("threshold", ["0", "0.5"])
+def test_a_threshold_without_decide_is_refused(folder, threshold):
+    done = run(f"score head pairs.csv --threshold {threshold}", folder, 2)
+    assert "--prior and --threshold belong to --decide" in done.stderr
+
+
 def test_scores_are_decided(folder, bushy):
     done, head = run("score head pairs.csv --decide", folder), load_head(folder / "head")
     table, plain = read(done.stdout), read(run("score head pairs.csv", folder).stdout)

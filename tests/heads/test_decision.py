@@ -1,6 +1,8 @@
 "From two distances to three probabilities: turned with the pair, saved with the head, refused where not its own"
+import copy
 import json
 import math
+import pickle
 import shutil
 
 import numpy as np
@@ -48,6 +50,37 @@ def test_a_class_is_the_likelier_way_from_the_threshold_on():
     assert [CLASSES[i] for i in SOME.classes(found)] == ["this way", "neither", "other way", "neither", "neither"]
     assert SOME.classes(found, 0.3).tolist() == [0, 0, 1, 2, 2] and SOME.classes(found, 0.6).tolist() == [2] * 5
     with pytest.raises(ValueError, match="threshold = 1.5: expected a probability"): SOME.classes(found, 1.5)
+
+
+def _a_step(head):
+    head(torch.ones(4, 8), torch.zeros(4, 8)).mean().backward()
+    torch.optim.SGD(head.parameters(), lr=0.1).step()
+
+
+@pytest.mark.parametrize("change", [
+    _a_step,
+    lambda head: head.load_state_dict(make_head("bilinear", dim=8).fit_standardizer(torch.randn(9, 8)).state_dict()),
+    lambda head: head.standardizer.fit(3 * torch.randn(50, 8)), lambda head: head.fit_standardizer(torch.randn(50, 8)),
+    lambda head: setattr(head, "inputs", "unit")])
+def test_a_decision_goes_with_the_weights_that_it_was_made_for(change, tmp_path):
+    torch.manual_seed(0)
+    head = make_head("bilinear", dim=8).fit_standardizer(torch.randn(50, 8))
+    head.decision = SOME
+    change(head)
+    assert head.decision is None
+    with pytest.raises(ValueError, match="has no decision"): head.decide(torch.ones(1, 8), torch.zeros(1, 8))
+    assert load_head(head.save_pretrained(tmp_path)).decision is None
+
+
+def test_a_decision_stays_with_copies_and_other_precision(tmp_path, caplog):
+    head = make_head("role_bregman", dim=8)
+    head.decision = SOME
+    saved = load_head(head.save_pretrained(tmp_path))
+    for other in copy.deepcopy(head), pickle.loads(pickle.dumps(head)), saved, head.double(), head.float():
+        assert other.decision == SOME
+    assert not caplog.records
+    with torch.no_grad(): next(head.parameters()).add_(1)
+    assert head.decision is None and "are not those that its decision was made for" in caplog.text
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
