@@ -13,7 +13,8 @@ import typer
 
 # %% ../../nbs/cli/deciding.ipynb #cd100004b
 Prior = Annotated[tuple[float, float, float] | None, typer.Option(metavar="THIS OTHER NEITHER", help="How common pairs "
-                  "are that run this way, the other way, neither: shares that sum to 1. By default those of `fit`.")]
+                  "are that run this way, the other way, neither: shares that sum to 1. "
+                  "Those of the head by default: equal from `fit`.")]
 Threshold = Annotated[float | None, typer.Option(min=0, max=1, help="Probability from which on a pair is said to run; "
                       "that of `fit` by default.")]
 

@@ -57,7 +57,11 @@ def decision_pairs(
     split: str = "valid",  # "valid" or "test"; what was trained on tells too much
     seed: int = 0,  # of what is drawn
 ) -> Asked:
-    "The pairs that are asked of a split. Raises `ValueError` where fewer than 20 run one way, or none runs no way."
+    """The pairs that are asked of a split.
+
+    Raises `ValueError` for another split, where fewer than 20 run one way, and where none runs no way."""
+    if split not in ("valid", "test"):
+        raise ValueError(f"split = {split!r}: expected 'valid' or 'test', whose pairs a head has not learned from")
     edges = ds.edges[split][ds.one_way(split)]
     if len(edges) < _LEAST:
         raise ValueError(f"the {split} split of {ds.name!r} has {len(edges)} pairs that run one way; at least {_LEAST} "

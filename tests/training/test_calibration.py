@@ -75,6 +75,9 @@ def test_pairs_that_hold_both_ways_are_not_asked_and_judged_ones_are(tree):
 def test_too_few_pairs_are_refused():
     with pytest.raises(ValueError, match=r"valid split of .* has 4 pairs that run one way; at least 20"):
         calibrate(make_head("mlp", dim=4), toy_tree(depth=3, dim=4))
+    for split in "train", "all":
+        with pytest.raises(ValueError, match=f"split = '{split}': expected 'valid' or 'test'"):
+            calibrate(make_head("mlp", dim=4), toy_tree(depth=3, dim=4), split)
 
 
 def world(n, decision, seed):
