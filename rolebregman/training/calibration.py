@@ -57,11 +57,7 @@ def decision_pairs(
     split: str = "valid",  # "valid" or "test"; what was trained on tells too much
     seed: int = 0,  # of what is drawn
 ) -> Asked:
-    """The pairs that are asked of a split.
-
-    Raises `ValueError` for another split, where fewer than 20 run one way, and where none runs no way."""
-    if split not in ("valid", "test"):
-        raise ValueError(f"split = {split!r}: expected 'valid' or 'test', whose pairs a head has not learned from")
+    "The pairs that are asked of a split. Raises `ValueError` where fewer than 20 run one way, or none runs no way."
     edges = ds.edges[split][ds.one_way(split)]
     if len(edges) < _LEAST:
         raise ValueError(f"the {split} split of {ds.name!r} has {len(edges)} pairs that run one way; at least {_LEAST} "
@@ -127,7 +123,9 @@ def calibrate(
 ) -> Decision:  # `head.decision` from now on
     """Fit what turns a head's distances into probabilities, and choose a threshold.
 
-    Raises `ValueError` for too few pairs, for a prior that is none, and for distances that are not finite."""
+    Raises `ValueError` for another split, too few pairs, a prior that is none, and distances that are not finite."""
+    if split not in ("valid", "test"):
+        raise ValueError(f"split = {split!r}: expected 'valid' or 'test', whose pairs a head has not learned from")
     check_match(head, ds)
     prior, asked = check_shares(prior), decision_pairs(ds, split, seed)
     forward, reverse = _both_ways(head, ds, asked)

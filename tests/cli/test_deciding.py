@@ -45,6 +45,8 @@ def test_evaluate_measures_what_the_report_does(folder):
     report = json.loads((folder / "head" / "report.json").read_text())["decision"]["metrics"]
     for part in "valid", "test":
         assert json.loads(run(f"evaluate head --part {part} --json", folder).stdout)["decision"] == report[part]
+    of_file = json.loads(run("evaluate head pairs.csv --json", folder).stdout)["decision"]
+    assert 0 < of_file["precision"] <= 1 and of_file["calibration_error"] < 0.2, "all of a file's pairs are asked"
     rare = json.loads(run("evaluate head --json --prior 0.01 0.01 0.98", folder).stdout)["decision"]
     assert rare["log_score"] < report["test"]["log_score"] and rare["recall"] < report["test"]["recall"]
     said = run("evaluate head --picture deep/reliability.png", folder).stdout
