@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from rolebregman.datasets import FetchError, fetch
 
+os.environ.setdefault("OUTDATED_IGNORE", "1")  # OGB asks PyPI about a later version when it is imported, and warns
 matplotlib.use("Agg")
 torch.set_num_threads(1)
 # A machine that does other work is slow, and that says nothing about the library.

@@ -11,6 +11,7 @@ from .decision import Decision as Decision
 from .decision import EQUAL as EQUAL
 from .decision import check_shares as check_shares
 from .decision import distance_features as distance_features
+from .decision import weights_mark as weights_mark
 from .distance_head import DistanceHead as DistanceHead
 from .distance_head import load_head as load_head
 from .files import config_mark as config_mark

@@ -9,7 +9,6 @@ __all__ = ['DistanceHead', 'load_head']
 import json
 import os
 from contextlib import nullcontext, suppress
-from hashlib import sha256
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from .. import __version__
 from ..common import compiled, in_blocks, log, one_at_a_time
-from .decision import Decision
+from .decision import Decision, weights_mark
 from .files import config_mark, difference, open_files, read_json, sketch, write_files
 from .inputs import INPUTS, Standardizer
 from .shipped import head_folder
@@ -191,25 +190,17 @@ class _Deciding(_Scoring):
 
     _decision, _decided_for = None, None
 
-    def _weights_mark(self):
-        "A digest of all weights, the same in float32 and float64"
-        found = sha256()
-        for name, value in self.state_dict().items():
-            found.update(name.encode() + value.detach().cpu().float().numpy().tobytes())
-        return found.hexdigest()
-
     @property
     def decision(self) -> Decision | None:
         "What makes probabilities of its distances; None where it was not calibrated, or, which is said, changed since."
-        if self._decision is not None and self._decided_for != self._weights_mark():
-            log.warning("the weights of this %s are not those that its decision was made for: it has none now, and "
-                        "rolebregman.training.calibrate makes one", type(self).__name__)
+        if self._decision is not None and self._decided_for != weights_mark(self):
+            log.warning("this %s has learned since its decision was made: calibrate it anew", type(self).__name__)
             self._decision = None
         return self._decision
 
     @decision.setter
     def decision(self, decision: Decision | None):
-        self._decision, self._decided_for = decision, None if decision is None else self._weights_mark()
+        self._decision, self._decided_for = decision, None if decision is None else weights_mark(self)
 
     def decide(
         self,

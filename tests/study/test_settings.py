@@ -4,14 +4,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rolebregman.baselines import HEADS
-from rolebregman.study import Task, fit_and_evaluate, keep_settings, widened
+from rolebregman.baselines import HEADS, make_head
+from rolebregman.study import keep_settings, widened
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_twice_the_width_is_more_parameters_for_heads_that_have_one(head):
-    tasks = [Task("toy", head, 0, train=dict(epochs=0), options=widened(head, 32, times)) for times in (0.5, 1, 2)]
-    half, same, double = (fit_and_evaluate(task)["parameters"] for task in tasks)
+    heads = [make_head(head, 32, **widened(head, 32, times)) for times in (0.5, 1, 2)]
+    half, same, double = (sum(weight.numel() for weight in made.parameters()) for made in heads)
     assert half < same < double if widened(head, 32, 2) else half == same == double
 
 
