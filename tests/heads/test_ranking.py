@@ -223,3 +223,19 @@ def test_what_is_doubled_is_a_copy_in_float64():
     assert doubled(x).dtype == torch.float64 and torch.equal(doubled(x), x.double())
     assert {(p.dtype, p.requires_grad) for p in fine.parameters()} == {(torch.float64, False)}
     assert {(p.dtype, p.requires_grad) for p in head.parameters()} == {(torch.float16, True)}
+
+
+class OnMps(torch.Tensor):
+    "Says of itself what a tensor on MPS does, which has no float64"
+    device = property(lambda self: torch.device("mps"))
+
+    def double(self): raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+
+    def cpu(self): return self.as_subclass(torch.Tensor)
+
+
+def test_where_a_device_has_no_float64_the_cpu_doubles():
+    x = torch.randn(9, 4)
+    found = doubled(x.as_subclass(OnMps))
+    assert type(found) is torch.Tensor and torch.equal(found, x.double())
+    assert torch.equal(robust_centre(x.as_subclass(OnMps)), robust_centre(x))
