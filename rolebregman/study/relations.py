@@ -31,8 +31,10 @@ RELATION_MODELS = {  # name -> kind of maps and head of ours, or None for the mo
     "bregman, offsets": ("offset", "bregman"), "euclidean, full maps": ("full", "euclidean"),
     **dict.fromkeys(("transe", "mure", "distmult", "complex", "rotate", "tucker"))}
 RELATION_WIDTH = 32  # of the vectors
+# Graphs that PyKEEN carries with it, and how long their models are trained
 RELATION_GRAPHS = {"nations": dict(epochs=40, batch_size=64), "kinships": dict(epochs=20, batch_size=128)}
 RELATION_RATES = (0.01, 0.03, 0.1)  # step sizes, one of which is chosen on validation triples
+# Of `relations.csv` and `relations_search.csv`
 RELATION_COLUMNS = ["dataset", "head", "seed", "scale", "mrr", "mrr_target", "mrr_source", "hits@1", "hits@10", "epoch",
                     "seconds", "parameters", "config", "commit", "versions", "error", "settings"]
 

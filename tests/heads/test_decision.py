@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
-from rolebregman.heads import CLASSES, Decision, check_shares, load_head, write_files
+from rolebregman.heads import CLASSES, Decision, check_shares, load_head, weights_mark, write_files
 from rolebregman.retrieval import fingerprint
 from rolebregman.training import TrainConfig, fit
 
@@ -78,8 +78,9 @@ def test_a_decision_stays_with_copies_and_other_precision(tmp_path, caplog):
     saved = load_head(head.save_pretrained(tmp_path))
     for other in copy.deepcopy(head), pickle.loads(pickle.dumps(head)), saved, head.double(), head.float():
         assert other.decision == SOME
-    assert not caplog.records
+    assert not caplog.records and weights_mark(head) == weights_mark(saved)
     with torch.no_grad(): next(head.parameters()).add_(1)
+    assert weights_mark(head) != weights_mark(saved)
     assert head.decision is None and "has learned since its decision was made" in caplog.text
 
 
