@@ -26,7 +26,7 @@ def fingerprint(
 ) -> str:
     "SHA-256 of a head's classes, settings and weights, wherever they are: what its distances depend on"
     settings = [(name, _plain(type(part)), {key: value for key, value in sorted(vars(part).items())
-                                            if not key.startswith("_") and key not in ("training", "decision")})
+                                            if not key.startswith("_") and key != "training"})
                 for name, part in head.named_modules()]
     digest = hashlib.sha256(json.dumps(settings, default=_plain).encode())
     for name, tensor in sorted(head.state_dict().items()):
