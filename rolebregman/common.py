@@ -7,7 +7,7 @@ __all__ = ['log', 'BLUE', 'ORANGE', 'GREEN', 'PINK', 'AMBER', 'SKY', 'YELLOW', '
            'in_threads', 'write_faults_named', 'write_whole', 'sha256', 'one_at_a_time', 'unpacked_limit',
            'refuse_unpacked', 'unpacked', 'printable', 'require_type', 'require_weights', 'sorted_unique',
            'among_sorted', 'sorted_numbers', 'number_pairs', 'pairs_of_numbers', 'count_both_ways', 'compiled',
-           'named_generator']
+           'named_generator', 'one_thread']
 
 # %% ../nbs/common.ipynb #2a1daf32
 import errno
@@ -379,6 +379,18 @@ def named_generator(
     import torch
     digest = hashlib.sha256("|".join(map(str, parts)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+# %% ../nbs/common.ipynb #c0de0051
+@contextmanager
+def one_thread():  # how many PyTorch had before
+    "Within `with`: PyTorch computes on one thread, so that sums come out the same on any machine of the kind."
+    import torch
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(threads)
 
 # %% ../nbs/common.ipynb #c0c00002
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"

@@ -17,6 +17,7 @@ from contextlib import closing
 import numpy as np
 from tqdm import tqdm
 
+from ..common import one_thread
 from .catalogue import SOURCES
 from .sources import cache_dir, fetch
 
@@ -127,13 +128,8 @@ def _encode_on_cpu(model, texts, batch_size):
     def vectors(batch):
         with torch.inference_mode():
             return model(batch)["sentence_embedding"].numpy()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            return np.concatenate(list(pool.map(vectors, batches)))
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread() as threads, ThreadPoolExecutor(threads) as pool:
+        return np.concatenate(list(pool.map(vectors, batches)))
 
 # %% ../../nbs/datasets/encoders.ipynb #830ead2a
 def _sentence_bert(name, batch_size, quiet):

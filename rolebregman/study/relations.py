@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 
 from ..baselines.registry import make_head
+from ..common import one_thread
 from ..heads.role_head import BregmanHead
 from ..retrieval.workers import finished
 from .runner import checked_names, provenance
@@ -141,15 +142,12 @@ def fit_relations(
     task: RelationFit,  # what to fit
 ) -> dict:  # a row of `RELATION_COLUMNS`, without provenance
     "Fit and measure a model on one thread."
-    threads, began = torch.get_num_threads(), time.perf_counter()
-    torch.set_num_threads(1)
-    try:
+    began = time.perf_counter()
+    with one_thread():
         graph = relation_graph(task.dataset)
         model = make_relation_model(task.head, graph.training, task.seed)
         epoch = train_relations(model, graph, lr=task.lr, **RELATION_GRAPHS[task.dataset])
         ranks = relation_ranks(model, graph, task.split)
-    finally:
-        torch.set_num_threads(threads)
     count = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     return ranks | dict(epoch=epoch, seconds=time.perf_counter() - began, parameters=count)
 

@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 import rolebregman
 from ..baselines.registry import HEADS, heads_of_group, make_head
+from ..common import one_thread
 from ..datasets.directed import DirectedDataset
 from ..datasets.registry import load_dataset
 from .control import control_metrics, matched
@@ -261,30 +262,27 @@ def fit_and_evaluate(
 ) -> dict:  # a row of the store; where the fit failed, without metrics and with the reason in `error`
     "Train and evaluate one head on one thread. The same task gives the same metrics in any process on such a machine."
     row = dict(zip(KEY, task.key)) | dict(settings=task.settings, error="")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        if isinstance(ds, Exception): raise ds
-        if ds is None:
-            ds = task.open()
-        if control is None and task.split == "test":
-            control = trained_control(task, ds)
-        head = task.make(ds.dim)
-        _peak_memory(reset=True)
-        found = dict(seconds=task.fit(head, ds).seconds, peak_memory_mb=_peak_memory())
-        scores = score_split(head, ds, task.split)
-        found |= split_metrics(scores) | dict(parameters=sum(p.numel() for p in head.parameters()))
-        if control:
-            found |= control_metrics(scores, control, matched(ds))
-        if task.split == "test" and task.dataset.split("/")[0] in RANKED_AMONG_ALL:
-            found["filtered_mrr"] = filtered_mrr(head, ds)
-        row |= found | task.measure(head, ds)
-        if outcomes:
-            row["outcomes"] = outcome_row(scores, ds, task.split)
-    except Exception as error:
-        row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread():
+        try:
+            if isinstance(ds, Exception): raise ds
+            if ds is None:
+                ds = task.open()
+            if control is None and task.split == "test":
+                control = trained_control(task, ds)
+            head = task.make(ds.dim)
+            _peak_memory(reset=True)
+            found = dict(seconds=task.fit(head, ds).seconds, peak_memory_mb=_peak_memory())
+            scores = score_split(head, ds, task.split)
+            found |= split_metrics(scores) | dict(parameters=sum(p.numel() for p in head.parameters()))
+            if control:
+                found |= control_metrics(scores, control, matched(ds))
+            if task.split == "test" and task.dataset.split("/")[0] in RANKED_AMONG_ALL:
+                found["filtered_mrr"] = filtered_mrr(head, ds)
+            row |= found | task.measure(head, ds)
+            if outcomes:
+                row["outcomes"] = outcome_row(scores, ds, task.split)
+        except Exception as error:
+            row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
     return row
 
 # %% ../../nbs/study/runner.ipynb #741b5f62
@@ -349,7 +347,7 @@ def _fit(task, run, outcomes):
 def run_grid(
     tasks: list,  # of `Task`
     store: Store,  # where rows go, and which tasks are done already
-    jobs: int = 1,  # processes
+    jobs: int = 1,  # processes; 0 for as many as there are cores
     retry: bool = False,  # fit again what failed before
     progress: bool = True,  # show a bar with the time left
     backend: str = "loky",  # one of `BACKENDS`

@@ -8,14 +8,12 @@ __all__ = ['SHIPPED', 'ENCODER', 'SHIPPED_COLUMNS', 'Recipe', 'ShippedTask', 'sh
 
 # %% ../../nbs/study/shipped.ipynb #ss100004
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
-import torch
 
-from ..common import sha256, write_whole
+from ..common import one_thread, sha256, write_whole
 from ..datasets.pairs import Items
 from ..datasets.taxonomy import load_leaves
 from ..evaluation import filtered_ranks, rank_metrics, score_split, split_metrics
@@ -62,22 +60,12 @@ class ShippedTask(Task):
         return load_leaves(SHIPPED[self.dataset].taxonomy, self.seed, encoder=ENCODER, quiet=quiet)
 
 
-@contextmanager
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def shipped_row(
     task: ShippedTask,  # what to make
     ds=None,  # its `DirectedDataset`, where it is open already
 ) -> tuple[DistanceHead, dict]:  # the head with its decision, and its row
     "Make a head and measure it on the words that it has not seen."
-    with _one_thread():
+    with one_thread():
         ds = task.open() if ds is None else ds
         head = task.make(ds.dim)
         seconds, decision = task.fit(head, ds).seconds, calibrate(head, ds)
