@@ -148,7 +148,7 @@ def ablations(
     if panel not in ("ours", *PANELS):
         raise typer.BadParameter(f"unknown panel {panel!r}; expected some of: {', '.join(['ours', *PANELS])}")
     named = names_in(datasets, DATASETS, "dataset")
-    carry_out(lambda: run_ablations(panel, named, seeds, processes(jobs), out, chosen, retry, dry), out, as_json_)
+    carry_out(lambda: run_ablations(panel, named, seeds, jobs, out, chosen, retry, dry), out, as_json_)
 
 
 @command(questions, "rolebregman study more-negatives --choose", name="more-negatives")
@@ -168,7 +168,7 @@ def more_negatives(
     from rolebregman.study.runner import DATASETS, SCALES
     datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
     heads = names_in(heads, HEADS, "head") or CONTENDERS
-    carry_out(lambda: run_more_negatives(datasets, heads, seeds, processes(jobs), out, choose, retry), out, as_json_)
+    carry_out(lambda: run_more_negatives(datasets, heads, seeds, jobs, out, choose, retry), out, as_json_)
 
 
 @command(questions, "rolebregman study rival-starts --jobs 2", name="rival-starts")
@@ -180,7 +180,7 @@ def rival_starts(
 ):
     "Other widths, starts and published forms of the rivals."
     from rolebregman.study.rival_starts import run_rival_starts
-    carry_out(lambda: run_rival_starts(processes(jobs), out, retry), out, as_json_)
+    carry_out(lambda: run_rival_starts(jobs, out, retry), out, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f002
 def _named(datasets, heads=""):
@@ -204,7 +204,7 @@ def search(
     "As many trials for every head on validation, the best third on further seeds."
     from rolebregman.study.trials import run_fair_search
     (datasets, heads), path = _named(datasets, heads), out / "trials.csv"
-    carry_out(lambda: run_fair_search(datasets, heads, budget, processes(jobs), out, retry), path, as_json_)
+    carry_out(lambda: run_fair_search(datasets, heads, budget, jobs, out, retry), path, as_json_)
 
 
 @command(questions, "rolebregman study gains", "rolebregman study gains --datasets sick --seeds 1")
@@ -220,7 +220,7 @@ def gains(
     "What the search promised on validation, and what of it the test kept."
     from rolebregman.study.gains import run_gains
     (datasets, heads), path = _named(datasets, heads), out / "gains.csv"
-    carry_out(lambda: run_gains(datasets, heads, seeds, processes(jobs), out, retry), path, as_json_)
+    carry_out(lambda: run_gains(datasets, heads, seeds, jobs, out, retry), path, as_json_)
 
 
 @command(questions, "rolebregman study role-maps", "rolebregman study role-maps --datasets sick --seeds 1",
@@ -236,7 +236,7 @@ def role_maps(
     "When role maps help: the paper's claim over all that the paper leaves open."
     from rolebregman.study.role_maps import run_role_maps
     datasets, path = _named(datasets)[0], out / "role_maps.csv"
-    carry_out(lambda: run_role_maps(datasets, seeds, processes(jobs), out, retry), path, as_json_)
+    carry_out(lambda: run_role_maps(datasets, seeds, jobs, out, retry), path, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #a9c1e4f8
 @command(questions, "rolebregman study graded", "rolebregman study graded --heads mlp,role_bregman --seeds 3")
@@ -252,7 +252,7 @@ def graded(
     "How far distances follow the scores that people gave to HyperLex's pairs."
     from rolebregman.study.main_study import graded_study
     heads, path = _named("", heads)[1], out / "hyperlex_spearman.csv"
-    how = dict(chosen=chosen, jobs=processes(jobs), retry=retry)
+    how = dict(chosen=chosen, jobs=jobs, retry=retry)
     carry_out(lambda: graded_study(path, heads, seeds, **how), path, as_json_)
 
 
@@ -266,7 +266,7 @@ def published(
 ):
     "WordNet's closure and word pairs as others ask them, for figures beside theirs."
     from rolebregman.study.published import run_published
-    carry_out(lambda: run_published(seeds, processes(jobs), out, retry), out / "published.csv", as_json_)
+    carry_out(lambda: run_published(seeds, jobs, out, retry), out / "published.csv", as_json_)
 
 
 @command(questions, "rolebregman study decisions", "rolebregman study decisions --seeds 1")
@@ -279,7 +279,7 @@ def decisions(
 ):
     "Whether probabilities hold on words and kinds of pairs that a head has not seen."
     from rolebregman.study.decisions import run_decisions
-    carry_out(lambda: run_decisions(seeds, processes(jobs), out, retry), out / "decisions.csv", as_json_)
+    carry_out(lambda: run_decisions(seeds, jobs, out, retry), out / "decisions.csv", as_json_)
 
 
 @command(questions, "rolebregman study shipped", "rolebregman study shipped --names go-minilm --seeds 1")
@@ -315,7 +315,7 @@ def gaps(
     names_in(scale, SCALES, "scale")
     datasets = names_in(datasets, DATASETS, "dataset") or GAP_DATASETS
     heads, path = names_in(heads, ASYMMETRIC_HEADS, "head") or ASYMMETRIC_HEADS, out / "interpretability.csv"
-    carry_out(lambda: run_gaps(datasets, heads, seeds, processes(jobs), path, chosen, scale, retry), path, as_json_)
+    carry_out(lambda: run_gaps(datasets, heads, seeds, jobs, path, chosen, scale, retry), path, as_json_)
 
 
 @command(questions, "rolebregman study citations --choose",
@@ -335,7 +335,7 @@ def citations(
     from rolebregman.study.citation_fits import CITATION_DATASETS, CITATION_NAMES, run_citations
     datasets = names_in(datasets, CITATION_NAMES, "dataset") or CITATION_DATASETS
     heads = names_in(heads, HEADS, "head") or list(HEADS)
-    carry_out(lambda: run_citations(datasets, heads, seeds, processes(jobs), out, choose, retry), out, as_json_)
+    carry_out(lambda: run_citations(datasets, heads, seeds, jobs, out, choose, retry), out, as_json_)
 
 
 @command(questions, "rolebregman study joint", "rolebregman study joint --seeds 1")

@@ -23,6 +23,7 @@ from threading import RLock, Thread, current_thread, main_thread
 from traceback import extract_tb
 from urllib.parse import urlsplit
 
+from joblib import cpu_count
 from joblib.externals.loky import ProcessPoolExecutor
 from tqdm import tqdm
 
@@ -171,7 +172,7 @@ def _in_processes(work, items, jobs):
 def finished(
     work: Callable,  # a function of one item; importable, or simple enough to be sent
     items: Iterable,  # what to call it with
-    jobs: int = 1,  # processes; with an `address`, the cluster says how many
+    jobs: int = 1,  # processes, 0 for as many as there are cores; with an `address`, the cluster says how many
     backend: str = "loky",  # one of `BACKENDS`; loky with one job is this process itself
     address: str | None = None,  # of a running cluster, as `"tcp://10.0.0.5:8786"`; by default one is made and closed
 ) -> Iterator[tuple]:  # (item, `work(item)`, or the exception met), in the order in which they finish
@@ -181,7 +182,7 @@ def finished(
     install, and a ConnectionError where a cluster does not answer or goes away. What `work` raises is handed out."""
     if backend not in BACKENDS: raise ValueError(f"unknown back-end {backend!r}; expected one of {', '.join(BACKENDS)}")
     if address and backend == "loky": raise ValueError(f"address {address!r} goes with the back-end dask or ray")
-    return _finished(work, list(items), jobs, backend, address)
+    return _finished(work, list(items), jobs or cpu_count(), backend, address)
 
 
 def _finished(work, items, jobs, backend, address):

@@ -12,7 +12,6 @@ __all__ = ['CITATION_GRAPHS', 'NEIGHBOUR_FORMS', 'CITATION_NAMES', 'CITATION_DAT
 from dataclasses import dataclass
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pandas as pd
 import torch
@@ -193,7 +192,7 @@ def run_citations(
     "Fit every head on the citation graphs, with and without the neighbours' features."
     heads, datasets = checked_names(heads, HEADS, "head"), checked_names(datasets, CITATION_NAMES, "dataset")
     chosen, searched = Path(out) / "chosen.json", Path(out) / "citation_search.csv"
-    store, how = Store(Path(out) / "citation.csv", CITATION_COLUMNS), dict(jobs=jobs or joblib.cpu_count(), retry=retry)
+    store, how = Store(Path(out) / "citation.csv", CITATION_COLUMNS), dict(jobs=jobs, retry=retry)
     if choose:
         choose_citation_settings(searched, chosen, heads, **how)
         forms = compare_neighbour_forms(searched, chosen, **how)

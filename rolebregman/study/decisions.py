@@ -11,7 +11,6 @@ from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pandas as pd
 import torch
@@ -124,7 +123,7 @@ def run_decisions(
 ) -> pd.DataFrame:  # the rows
     "Fit what is not there yet. Raises what `run_grid` raises."
     store = Store(Path(out) / "decisions.csv", [*COLUMNS, *DECIDED])
-    return run_grid(decided_tasks(seeds, Path(out) / "chosen.json"), store, jobs or joblib.cpu_count(), retry)
+    return run_grid(decided_tasks(seeds, Path(out) / "chosen.json"), store, jobs, retry)
 
 
 def decision_table(

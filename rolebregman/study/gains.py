@@ -9,7 +9,6 @@ __all__ = ['gain_tasks', 'run_gains', 'gain_table', 'gain_findings', 'gain_figur
 import json
 from pathlib import Path
 
-import joblib
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -52,7 +51,7 @@ def run_gains(
     chosen, store = Path(out) / "trials_chosen.json", Store(Path(out) / "gains.csv", SEARCH)
     names = checked_names(datasets, DATASETS, "dataset")
     run_grid([task for name in names for pair in gain_tasks(chosen, name, heads, seeds) for task in pair], store,
-             jobs or joblib.cpu_count(), retry)
+             jobs, retry)
     rows = store.rows()
     print("\n".join(gain_findings(gain_table(chosen, rows, names, seeds))))
     return rows

@@ -10,7 +10,6 @@ __all__ = ['CONTENDERS', 'MORE_NEGATIVES_FILES', 'more_negatives_settings', 'mor
 # %% ../../nbs/study/more_negatives.ipynb #1ed9f4d9
 from pathlib import Path
 
-import joblib
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -161,7 +160,7 @@ def run_more_negatives(
     if missing := [file for file in (out / "search.csv", out / "chosen.json") if not file.exists()]:
         raise FileNotFoundError(f"{missing[0]}: there is no such file; rolebregman study --scale paper --search writes "
                                 "it")
-    how = dict(jobs=jobs or joblib.cpu_count(), retry=retry)
+    how = dict(jobs=jobs, retry=retry)
     for dataset in datasets if choose else ():
         print(f"trials on the validation pairs of {dataset}", flush=True)
         choose_more_negatives(dataset, searched, chosen, heads, out / "chosen.json", **how)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pandas as pd
 import torch
@@ -266,7 +265,7 @@ def run_ablations(
         done = len({task.key for task in plan} & store.keys(failed=not retry))
         print(f"{dataset}: {len(plan)} fits, {done} of them done before", flush=True)
         if not dry:
-            run_grid(plan, store, jobs or joblib.cpu_count(), retry)
+            run_grid(plan, store, jobs, retry)
     rows = store.rows()
     print(f"{len(rows)} rows in {store.path}, {(rows['error'] != '').sum()} failed")
     return rows

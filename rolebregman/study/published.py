@@ -14,7 +14,6 @@ from io import StringIO
 from itertools import product
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pandas as pd
 import torch
@@ -182,7 +181,7 @@ def run_published(
 ) -> pd.DataFrame:  # the rows
     "Fit what is not there yet. Raises what `run_grid` raises."
     store = Store(Path(out) / "published.csv", [*COLUMNS, *PUBLISHED])
-    return run_grid(published_tasks(seeds, Path(out) / "chosen.json"), store, jobs or joblib.cpu_count(), retry)
+    return run_grid(published_tasks(seeds, Path(out) / "chosen.json"), store, jobs, retry)
 
 # %% ../../nbs/study/published.ipynb #b7e00013
 _OTHERS = """\

@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import joblib
 import pandas as pd
 import torch
 
@@ -169,7 +168,7 @@ def run_rival_starts(
     path, tested, chosen = (Path(out) / name for name in ("starts.csv", "starts_test.csv", "chosen.json"))
 
     def fit(tasks, file):
-        rows = run_grid(tasks, Store(file, SEARCH), jobs or joblib.cpu_count(), retry)
+        rows = run_grid(tasks, Store(file, SEARCH), jobs, retry)
         print(f"{len(rows)} rows, {int((rows['error'] != '').sum())} of them failed: {file}", flush=True)
         return rows
 

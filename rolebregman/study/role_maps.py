@@ -11,7 +11,6 @@ import json
 from itertools import product
 from pathlib import Path
 
-import joblib
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -64,7 +63,7 @@ def run_role_maps(
     plan = [task for name in checked_names(datasets, DATASETS, "dataset") for task in role_map_tasks(name, seeds)]
     path = Path(out) / "role_maps.csv"
     plan.sort(key=lambda task: (task.variant not in INPUT_CHOICES, task.seed))  # what matters most comes first
-    run_grid(plan, Store(path, SEARCH, outcomes=True), jobs or joblib.cpu_count(), retry)
+    run_grid(plan, Store(path, SEARCH, outcomes=True), jobs, retry)
     rows = role_map_rows(path)
     print("\n".join(role_map_findings(role_map_table(rows))))
     return rows

@@ -10,7 +10,6 @@ __all__ = ['TRAIN_AXES', 'HEAD_AXES', 'START', 'SCORE', 'Axis', 'axis_value', 'u
 from pathlib import Path
 from typing import NamedTuple
 
-import joblib
 import pandas as pd
 import torch
 
@@ -214,6 +213,6 @@ def run_fair_search(
     out = Path(out)
     for dataset in checked_names(datasets, DATASETS, "dataset"):
         table = fair_search(dataset, out / "trials.csv", out / "trials_chosen.json", heads, budget,
-                            jobs=jobs or joblib.cpu_count(), retry=retry)
+                            jobs=jobs, retry=retry)
         print(f"{dataset}\n{table.round(4).to_string(index=False)}", flush=True)
     return Store(out / "trials.csv", SEARCH).rows()

@@ -70,6 +70,13 @@ def test_one_job_is_this_process_and_its_threads_are_left_alone():
     assert list(finished(inverse, [], jobs=2)) == []
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+def test_no_number_of_jobs_is_one_for_each_core(cores, monkeypatch):
+    monkeypatch.setattr(workers, "cpu_count", lambda: cores)
+    places = {place for _, (_, place) in finished(inverse, [1, 2], jobs=0)}
+    assert (os.getpid() in places) is (cores == 1)
+
+
 def test_what_was_under_way_in_a_killed_process_is_done_again(tmp_path):
     def work(path):
         if path.name == "b" and not path.exists():
