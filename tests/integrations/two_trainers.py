@@ -65,7 +65,8 @@ def train(rank, folder, processes, case, port):
     if rank == 0:
         save_file(model.state_dict(), folder / f"{processes}-{case}.safetensors")
     if processes > 1:
-        torch.distributed.destroy_process_group()
+        torch.distributed.barrier()
+    os._exit(0)  # what stands is saved; taken down in order, gloo's group waits for a thread of its own, at times forever
 
 
 if __name__ == "__main__":
