@@ -6,6 +6,7 @@
 __all__ = ['Together', 'number_here', 'joined']
 
 # %% ../../nbs/training/processes.ipynb #4a8d837d
+import gc
 import os
 from contextlib import contextmanager
 
@@ -127,4 +128,6 @@ def joined(
     try:
         yield device
     finally:
+        # What averages gradients goes before its group: as the group's last holder it waits for threads at times forever.
+        gc.collect()
         distributed.destroy_process_group()
