@@ -128,6 +128,6 @@ def joined(
     try:
         yield device
     finally:
-        # What averages gradients goes before its group: as the group's last holder it waits for threads at times forever.
+        # What averages gradients goes before its group: as its last holder it waits for threads, at times forever.
         gc.collect()
         distributed.destroy_process_group()

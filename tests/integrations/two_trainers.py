@@ -66,7 +66,7 @@ def train(rank, folder, processes, case, port):
         save_file(model.state_dict(), folder / f"{processes}-{case}.safetensors")
     if processes > 1:
         torch.distributed.barrier()
-    os._exit(0)  # what stands is saved; taken down in order, gloo's group waits for a thread of its own, at times forever
+    os._exit(0)  # what stands is saved; taken down in order, gloo waits for a thread of its own, at times forever
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def run(rank, folder, case, processes):
     torch.save((head.state_dict(), history.rows), folder / f"{case}-{processes}-{rank}.pt")
     if processes > 1:
         torch.distributed.barrier()
-    os._exit(0)  # what stands is saved; taken down in order, gloo's group waits for a thread of its own, at times forever
+    os._exit(0)  # what stands is saved; taken down in order, gloo waits for a thread of its own, at times forever
 
 
 if __name__ == "__main__":
