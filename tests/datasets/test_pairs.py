@@ -490,6 +490,15 @@ def test_blocks_of_pairs_are_the_rows_as_they_stand(tmp_path):
         require_items(whole[:11], ["w00", "w01"], "vector", "mine.csv")
 
 
+def test_items_made_from_texts_are_those_that_have_one():
+    texts = {w: f"the word {w}" for w in WORDS}
+    features, ids, lacking = Items(texts=texts, encoder=Lengths()).load(["w03", "w01", "unknown"])
+    assert list(ids) == ["w01", "w03"] and lacking == "text in texts="
+    assert (features == Lengths()([texts["w01"], texts["w03"]])).all()
+    with pytest.raises(ValueError, match="has no text for 'unknown', nor for any other item that is asked for"):
+        Items(texts=texts, encoder=Lengths()).load(["unknown"])
+
+
 def test_items_say_whether_ids_say_what_is_read(tmp_path):
     for vectors, asked in ((None, True), (VECTORS, False), (tmp_path/"v.npy", False), (tmp_path/"v.vec", True),
                            (str(tmp_path/"v.safetensors"), False), (tmp_path/"v.zip", True)):

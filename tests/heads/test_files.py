@@ -226,6 +226,13 @@ def test_a_class_that_cannot_be_sketched_is_made(tmp_path):
     assert sketch(Counts, dict(dim=D, groups=groups), 4) is None and difference({}, None) == ""
 
 
+@pytest.mark.parametrize("shapes, said", [
+    ({"a": (2,)}, ""), ({}, "it holds no a"), ({"a": (2,), "b": ()}, "it holds b, which the head does not have"),
+    ({"a": (3,)}, "a has shape (3,), expected (2,)")])
+def test_one_difference_of_two_states_is_named(shapes, said):
+    assert difference(shapes, {"a": (2,)}) == said
+
+
 def test_what_the_files_say(tmp_path):
     told_apart(0).save_pretrained(tmp_path)
     with open_files(tmp_path) as (config, mark, shapes, file):
