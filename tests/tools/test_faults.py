@@ -18,12 +18,14 @@ def test_two_writers_and_a_reader(kind):
 
 
 class Careless(faults.Subject):
-    "Writes in place, a part at a time"
+    "Writes in place, in two parts, and comes to the second one where no kill is to meet it"
+    kills = 12
+
     def write(self, folder, number):
         with open(folder / "state", "wb", buffering=0) as file:
-            for _ in range(30):
-                file.write(bytes([number]) * 100)
-                time.sleep(0.002)
+            file.write(bytes([number]) * 1500)
+            time.sleep(60 if 1 <= number <= self.kills else 0.05)
+            file.write(bytes([number]) * 1500)
 
     def read(self, folder):
         found = set((folder / "state").read_bytes())
@@ -32,8 +34,8 @@ class Careless(faults.Subject):
 
 
 def test_what_is_written_in_place_is_found_out():
-    held, first = faults.killed(Careless(), 12)
-    assert held < 12 and first == "ValueError: torn"
+    held, first = faults.killed(Careless(), Careless.kills)
+    assert held < Careless.kills and first == "ValueError: torn"
 
 
 def test_memory_stays_flat():
