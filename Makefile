@@ -5,7 +5,9 @@ ARGS ?=
 BIN := .venv/bin
 # By its exact version and first, for a range may bring a build for another CUDA, and gigabytes with it.
 TORCH := torch==2.13.0
-PINNED := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+PINNED := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt
+# pip compiles on one core; some packages hold files for other Pythons, which fail here and are no concern of ours.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true
 LIMIT := $(if $(shell command -v timeout),timeout 600)
 # What the published site is rendered with; .github/workflows/docs.yaml installs it.
 QUARTO := 1.7.34
@@ -107,9 +109,11 @@ $(BIN)/pip:
 	@$(PINNED) $(TORCH) setuptools
 	@echo "  rolebregman with what the study needs"
 	@$(PINNED) --no-build-isolation -e '.[text]'
+	@$(COMPILE)
 	@touch $@
 
 .venv/.dev: .venv/.study
 	@echo "  what the notebooks, the tests and the site need"
 	@$(PINNED) --no-build-isolation -e '.[text,geo,graph,ann,metric,joint,kg,statistics,dev]'
+	@$(COMPILE)
 	@touch $@

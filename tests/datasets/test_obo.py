@@ -317,3 +317,25 @@ def test_a_line_that_is_too_long_is_named_before_it_is_read_to_its_end(tmp_path,
 def test_a_line_of_half_a_million_characters_is_read(tmp_path):
     (tmp_path / "long.obo").write_text('[Term]\nid: A:1\nname: a\ndef: "' + "x" * 500_000 + '" []\n')
     assert len(parse_obo(tmp_path / "long.obo").terms["A:1"].definition) == 500_000
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_a_line_may_have_as_many_characters_as_the_limit_says(tmp_path, monkeypatch, longer):
+    monkeypatch.setattr("rolebregman.datasets.obo.LONGEST_LINE", 40)
+    line = "name: " + "x" * (33 + longer) + "\n"  # its end counts as well
+    try: read(tmp_path, f"[Term]\nid: A:1\n{line}")
+    except ValueError as error: assert longer and "line 3" in str(error) and "more than 40 characters" in str(error)
+    else: assert not longer
+
+
+@pytest.mark.parametrize("marks", range(1, 6))
+def test_a_line_goes_on_behind_an_odd_number_of_backslashes(tmp_path, marks):
+    "What it goes on in is then no tag of its own, and the term not obsolete"
+    ids = read(tmp_path, f"{HEAD}{ORGAN}\n[Term]\nid: A:2\nname: end{marks * chr(92)}\nis_obsolete: true\n")[0]
+    assert ids == ["A:1"] + ["A:2"] * (marks % 2)
+
+
+@pytest.mark.parametrize("name", ["what! now", "poly{3}ol", "wow! {x}y"])
+def test_a_mark_inside_a_name_is_kept_and_counted(tmp_path, name):
+    assert read(tmp_path, f"{HEAD}\n[Term]\nid: A:1\nname: {name}\n")[2] == {
+        "! or { inside a name, kept (first in line 6)": 1}

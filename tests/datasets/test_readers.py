@@ -369,7 +369,7 @@ def test_what_is_no_table_of_pairs_is_named(given, says):
     "Float64", "Int64", "float32", "double[pyarrow]", "int64[pyarrow]", "category", object])
 def test_whole_ids_are_the_same_in_any_column(dtype):
     if "pyarrow" in str(dtype): pytest.importorskip("pyarrow")
-    assert list(as_ids(pd.Series([7, 12], dtype=dtype))) == ["7", "12"]
+    for last in (12, 2**24 - 1): assert list(as_ids(pd.Series([7, last], dtype=dtype))) == ["7", str(last)]
 
 
 @pytest.mark.parametrize("values, dtype, row", [

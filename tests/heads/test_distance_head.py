@@ -234,3 +234,11 @@ def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch):
     monkeypatch.setattr("rolebregman.heads.distance_head.compiled", lambda compare: asked.append(compare) or compare)
     plain = head.score(X, X)
     assert not asked and head.score(X, X, compile=True).equal(plain) and asked == [head.compare]
+
+
+@pytest.mark.parametrize("name, shape", [("X", (4,)), ("Y", (2, 5, 4)), ("Y", (4,))])
+def test_pairwise_takes_rows_and_names_the_argument_that_has_none(name, shape):
+    rows = torch.ones(2, 4)
+    with pytest.raises(ValueError) as error:
+        make_head("euclidean", dim=4).pairwise(**dict(X=rows, Y=rows) | {name: torch.ones(shape)})
+    assert str(error.value) == f"{name}: expected rows, (n, 4), found shape {shape}; reshape it"

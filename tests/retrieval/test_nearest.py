@@ -105,3 +105,36 @@ def test_a_distance_that_is_no_number_ranks_nothing(value):
     near.check_distances(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="Euclidean gives a distance that is not finite; nothing is ranked by it"):
         near.check_distances(torch.tensor([[0.0, value]]))
+
+
+def test_a_scan_ranks_nothing_by_a_distance_that_is_no_number():
+    index = TargetIndex(make_head("mlp", dim=D), torch.randn(20, D))
+    index.items[3] = torch.nan
+    with pytest.raises(ValueError, match="gives a distance that is not finite; nothing is ranked by it"):
+        index.search(torch.randn(2, D), 3)
+
+
+@pytest.mark.parametrize("memory", [1, 3, 5, 6, 7, 100])
+def test_what_is_settled_in_parts_is_settled_alike(monkeypatch, memory):
+    "Parts of as many queries as there are, of fewer and of more"
+    g = torch.Generator().manual_seed(1)
+    torch.manual_seed(1)
+    Y, X = torch.randn(300, D, generator=g), torch.randn(6, D, generator=g)
+    index = TargetIndex(BregmanHead(D), Y)
+    whole, settle = index.search(X, 4), Nearest.settle
+
+    def in_parts(self, q, s, spare, j, k):
+        monkeypatch.setattr(self.sizes, "memory", memory * j.shape[1] * self.rows.shape[1])
+        return settle(self, q, s, spare, j, k)
+
+    monkeypatch.setattr(Nearest, "settle", in_parts)
+    assert all(torch.equal(one, other) for one, other in zip(index.search(X, 4), whole))
+
+
+@pytest.mark.parametrize("name", ["euclidean", "role_bregman"])
+def test_twins_of_a_query_in_the_centre_are_found(name):
+    "Where no bound is above another one, and no rounding between them"
+    index = TargetIndex(make_head(name, dim=D), torch.zeros(20, D))
+    distances, rows = index.search(torch.zeros(2, D), 3)
+    assert (distances == distances[0, 0]).all() and distances[0, 0] >= 0
+    assert all(len(set(row.tolist())) == 3 and min(row) >= 0 for row in rows)

@@ -285,3 +285,19 @@ def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch, c
     assert bool(asked) == compile
 
 
+
+
+@pytest.mark.parametrize("config", [dict(epochs=1), None, 3])
+def test_settings_of_another_kind_are_refused(config):
+    ds = toy_tree(depth=3, dim=4, seed=0)
+    with pytest.raises(TypeError, match=r"config.*TrainConfig\(epochs=10\) is one"):
+        fit(make_head("euclidean", dim=4), ds, config, progress=False)
+
+
+def test_a_head_is_validated_as_it_scores_and_trained_as_it_trains():
+    "As one with dropout needs it"
+    ds, head, seen = toy_tree(depth=3, dim=4, seed=0), make_head("bilinear", dim=4), []
+    compare = head.compare
+    head.compare = lambda u, v: seen.append((torch.is_grad_enabled(), head.training)) or compare(u, v)
+    fit(head, ds, TrainConfig(epochs=2, batch_size=8), progress=False)
+    assert set(seen) == {(True, True), (False, False)} and not head.training
