@@ -29,7 +29,7 @@ TESTS = {
     "heads/role_head": ["heads/test_role_head.py", "test_saved.py", "heads/test_laws.py:bregman-both and not fresh"],
     "heads/distance_head": ["heads/test_distance_head.py", "heads/test_files.py", "test_saved.py",
                             "heads/test_laws.py:euclidean or mlp or none-linear or lengths or inputs or scale"],
-    "heads/inputs": ["heads/test_derivatives.py:lengths", "heads/test_distance_head.py",
+    "heads/inputs": ["heads/test_derivatives.py:lengths", "heads/test_inputs.py", "heads/test_distance_head.py",
                      "heads/test_laws.py:inputs or scale or length or standardiser or blind"],
     "heads/files": ["heads/test_files.py", "test_saved.py"],
     "heads/ties": ["heads/test_ties.py", "test_metrics_elsewhere.py"],

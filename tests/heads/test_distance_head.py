@@ -242,3 +242,7 @@ def test_pairwise_takes_rows_and_names_the_argument_that_has_none(name, shape):
     with pytest.raises(ValueError) as error:
         make_head("euclidean", dim=4).pairwise(**dict(X=rows, Y=rows) | {name: torch.ones(shape)})
     assert str(error.value) == f"{name}: expected rows, (n, 4), found shape {shape}; reshape it"
+
+
+def test_a_head_that_never_had_a_decision_says_nothing_of_one(caplog):
+    assert make_head("euclidean", dim=4).decision is None and not caplog.records

@@ -18,6 +18,8 @@ def test_lengths_at_the_ends_of_the_range():
         for size in (1.0, largest / 4, least, least * torch.finfo(dtype).eps):
             close(unit_length(x * size), x / 5, rtol=4 * torch.finfo(dtype).eps)
     usual = torch.randn(100, 7)
+    assert unit_length(usual[0]).equal(unit_length(usual)[0]), "one alone"
+    assert unit_length(usual.view(10, 2, 5, 7)).equal(unit_length(usual).view(10, 2, 5, 7)), "many axes"
     assert unit_length(usual).equal(torch.nn.functional.normalize(usual, dim=-1)), "the same bits"
     assert torch.autograd.gradcheck(unit_length, points(3).requires_grad_())
 

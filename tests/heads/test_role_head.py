@@ -99,7 +99,8 @@ def test_constructor_errors_name_expected_and_found(change, message):
 
 
 @pytest.mark.parametrize("arguments, message", [(dict(dim=8, proj_dim=0), "proj_dim .* at least 1"),
-    (dict(dim=8.0), "dim must be a whole number .* found 8.0"), (dict(dim=8, hidden=16), "widths as .*, found 16")])
+    (dict(dim=8.0), "dim must be a whole number .* found 8.0"), (dict(dim=8, hidden=16), "widths as .*, found 16"),
+    (dict(dim=8, hidden=(8, 2.5)), r"widths as .*, found \(8, 2.5\)")])
 def test_arguments_of_the_wrong_kind_are_named(arguments, message):
     with pytest.raises(ValueError, match=message): BregmanHead(**arguments)
 

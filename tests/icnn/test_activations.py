@@ -3,6 +3,7 @@ from functools import cache
 from math import log
 
 import mpmath as mp
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -191,3 +192,11 @@ def test_values_of_the_activations_at_zero():
     assert Squareplus.value(zero) == 1 and Softplus.value(zero) == pytest.approx(log(2))
     assert Squareplus.slope(zero) == Softplus.slope(zero) == 0.5
     assert issubclass(Squareplus, Activation) and issubclass(Softplus, Activation)
+
+
+@each_activation
+def test_a_layer_behind_is_centred_on_the_mean_of_what_it_gets(name):
+    "Of a standard normal argument, by Gauss and Hermite"
+    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(80))
+    mean = (weights * ACTIVATIONS[name].value_formula(nodes)).sum() / weights.sum()
+    assert abs(ACTIVATIONS[name].at_rest - mean) < 0.005

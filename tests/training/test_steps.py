@@ -1,6 +1,6 @@
 "A step: what is encoded and compared once, the losses of a batch pair by pair, and weights as repeated rows"
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -152,3 +152,11 @@ def test_weights_of_nothing_and_of_nobody_give_a_zero_with_a_graph():
                  softmax_loss(some[:, None] + torch.rand(3, 4), torch.zeros(3, 4, dtype=torch.bool), none)):
         loss.backward()
         assert loss == 0 and some.grad.isfinite().all()
+
+
+def test_the_defaults_are_those_that_results_name():
+    "Rows name a setting only where it is another one"
+    assert asdict(TrainConfig()) == dict(
+        loss="margin", negatives=1, margin=1.0, direction_margin=1.0, direction_weight=1.0, epochs=30, batch_size=None,
+        lr=1e-3, weight_decay=1e-2, patience=6, valid_negatives=10, grad_clip=0.0, hard_share=0.0, denied_weight=1.0,
+        seed=0)
