@@ -260,6 +260,12 @@ def test_compare_by_hand():
     assert (back.mean_difference, back.p_value, back.wins) == (-0.5, found.p_value, 1)
 
 
+def test_the_seed_decides_the_interval():
+    a = np.random.default_rng(0).random(20)
+    found = [compare(a, np.zeros(20), seed=seed) for seed in (3, 3, 4)]
+    assert found[0] == found[1] and found[0].ci_low != found[2].ci_low
+
+
 def test_the_interval_covers_the_mean_about_as_often_as_it_says():
     rng = np.random.default_rng(0)
     found = [compare(rng.normal(1, 1, 30), np.zeros(30), resamples=400) for _ in range(150)]

@@ -160,3 +160,13 @@ def test_the_defaults_are_those_that_results_name():
         loss="margin", negatives=1, margin=1.0, direction_margin=1.0, direction_weight=1.0, epochs=30, batch_size=None,
         lr=1e-3, weight_decay=1e-2, patience=6, valid_negatives=10, grad_clip=0.0, hard_share=0.0, denied_weight=1.0,
         seed=0)
+
+
+@pytest.mark.parametrize("clip", [0.0, 1e-3, 1e3])
+def test_a_gradient_is_no_longer_than_is_asked_for(clip):
+    ds = toy_tree(depth=4, dim=8, seed=0)
+    torch.manual_seed(0)
+    step = make_step(BregmanHead(8), ds, TrainConfig(grad_clip=clip))
+    step(torch.arange(32))
+    norm = sum(p.grad.square().sum() for p in step.parameters if p.grad is not None).sqrt().item()
+    assert norm == pytest.approx(clip, rel=1e-3) if clip == 1e-3 else 1e-2 < norm < 1e3
