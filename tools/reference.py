@@ -123,6 +123,13 @@ def parameters(
     return found
 
 
+def shortened(
+    text: str,  # a signature
+) -> str:  # with `('euclidean', ..., 'directed_bregman')`
+    "Of a default of six names and more only the first and the last"
+    return re.sub(r"=([(\[]'[^']*'), (?:'[^']*', ){4,}('[^']*'[)\]])", r"=\1, ..., \2", text)
+
+
 def _documentation(cls: type, member: str, function) -> str:
     "What nbdev shows of a method or property"
     bound = isinstance(inspect.getattr_static(cls, member), classmethod)
@@ -210,15 +217,22 @@ def fold(cell):
         cell.source = f'#| code-fold: true\n#| code-summary: "Code"\n{cell.source}'
 
 
+def draws(
+    cell,
+) -> bool:
+    "Does a cell draw a picture line by line? A reader wants the picture"
+    return "plt.subplots(" in text_of(cell)
+
+
 class Reference(Processor):
     """The last of nbdev's processors (`procs` in settings.ini) adds to a page what the others leave out.
 
     A link to Colab under the title; the fields of named tuples and the options of commands; below a class its methods
     and properties that the text has not shown; below a cell the constants that it defines; at the end a table of all
-    names of the module, and on the page of all names one of the library's. Code is folded where a reader wants results;
-    tables have no column that counts their rows. And it sets links right: to the source of what is shown, where several
-    modules have the name; from a name to the page's own, or else to the library's rather than to the command of that
-    name, as links between notebooks; none inside code, headings and other links."""
+    names of the module, and on the page of all names one of the library's. Code is folded where a reader wants results,
+    and where it draws; tables have no column that counts their rows. And it sets links right: to the source of what is
+    shown, where several modules have the name; from a name to the page's own, or else to the library's rather than to
+    the command of that name, as links between notebooks; none inside code, headings and other links."""
 
     def begin(self):
         self.path = PurePosixPath(below_nbs(Path(self.nb.path_).absolute()))
@@ -236,7 +250,7 @@ class Reference(Processor):
         for cell in self.nb.cells:
             if cell.cell_type == "markdown": cell.source = self.links(cell.source)
             describe_picture(cell)
-            if self.page in RESULTS: fold(cell)
+            if self.page in RESULTS or draws(cell): fold(cell)
             for data in (output.get("data", {}) for output in cell.get("outputs", [])):
                 for kind in {"text/html", "text/markdown"} & set(data) if not _shown_by(cell) else ():
                     table = without_row_numbers("".join(data[kind]))
@@ -248,7 +262,7 @@ class Reference(Processor):
                     # nbdev emphasises no more than the first line of the first paragraph.
                     text = re.sub(r"^\*(\S.*)\*\n((?:.+\n?)+)", lambda m: f"*{m[1]} {' '.join(m[2].split())}*\n", text,
                                   flags=re.M)
-                    text = text.replace("->__main__.", "->")  # a class of the notebook itself
+                    text = shortened(text.replace("__main__.", ""))  # which is where a class of the notebook itself is
                     data["text/markdown"] = self.links(self.fields(text)).splitlines(True)
         address = f"{COLAB}/{cfg.user}/{cfg.repo}/blob/{cfg.branch}/{cfg.nbs_path.name}/{self.path}"
         first = f"[what to run there first]({self.to('index')}#in-colab)"

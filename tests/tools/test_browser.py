@@ -215,6 +215,26 @@ def test_a_page_is_for_everybody(open_page, address, name, scheme):
                 if rule["impact"] in ("serious", "critical")]
 
 
+lines = """() => ({
+  rows: [...document.querySelectorAll("main .tag_columns .row")].map(e => e.getClientRects().length),
+  reached: [...document.querySelectorAll("main .tag_columns pre:has(.row)")]
+    .every(e => e.scrollWidth <= e.clientWidth + 1 || getComputedStyle(e).overflowX !== "visible"),
+  alone: [...document.querySelectorAll("main .kept:has(> code > .pre:only-child) > code")].filter(e => {
+    const range = document.createRange(), behind = e.nextSibling;
+    if (!behind || e.getClientRects().length > 1) return false;
+    range.selectNodeContents(behind);
+    return range.getBoundingClientRect().top > e.getBoundingClientRect().bottom;
+  }).map(e => e.parentElement.textContent),
+})"""
+
+
+@pytest.mark.parametrize("name", ["guides/own_pairs", "study/tables", "integrations/pykeen", "cli/command"])
+def test_a_line_in_columns_is_not_broken_and_a_full_stop_not_alone(open_page, address, name):
+    seen = open_page(f"{address}/{name}.html").evaluate(lines)
+    assert set(seen["rows"]) <= {1} and seen["reached"] and seen["alone"] == []
+    assert seen["rows"] or "integrations" in name, "no line is taken for one in columns"
+
+
 def way(page, *links):
     "Follow links by what they say"
     for link in links:

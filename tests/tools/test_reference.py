@@ -109,3 +109,11 @@ def test_every_constant_is_read_by_what_is_tested():
     ("rows (sorted)", False), ("from f()", False), ("", False)])
 def test_a_shape_is_recognised(text, has):
     assert bool(SHAPE.search(text)) == has
+
+
+@pytest.mark.parametrize("signature, shown", [
+    ("heads:tuple=('a', 'b', 'c', 'd', 'e', 'f')", "heads:tuple=('a', ..., 'f')"),
+    ("heads:list=['a', 'b', 'c', 'd', 'e', 'f', 'g'], # names", "heads:list=['a', ..., 'g'], # names"),
+    ("heads:tuple=('a', 'b', 'c', 'd', 'e'), n:int=3", "heads:tuple=('a', 'b', 'c', 'd', 'e'), n:int=3")])
+def test_of_a_long_default_the_first_and_the_last_name_are_shown(signature, shown):
+    assert reference.shortened(signature) == shown

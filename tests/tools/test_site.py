@@ -222,3 +222,13 @@ def test_an_option_keeps_its_two_hyphens(articles):
     dashes = [(name, found[0]) for name, article in articles if name.startswith(("cli/", "guides/"))
               for found in re.finditer(r"(?<!\S)[–—][a-z][\w-]+", article.get_text())]
     assert not dashes
+
+
+def test_code_that_draws_is_folded_and_no_signature_names_the_notebook(articles):
+    cells = [(name, cell) for name, article in articles for cell in article.select(".cell:has(> .cell_output img)")]
+    open_ = [(name, cell.get_text()[:80]) for name, cell in cells
+             if "plt.subplots(" in cell.get_text() and not cell.find("details")]
+    assert cells and not open_
+    signatures = [(name, code.get_text()) for name, article in articles for code in article.select("pre")
+                  if "__main__." in code.get_text()]
+    assert not signatures

@@ -294,12 +294,13 @@ def sphinx(folder, page):
 
 def test_sphinx_sets_captions_tags_anchors_and_punctuation(tmp_path):
     html = sphinx(tmp_path, "![A tree](a.png)\n\n$$\na \\\\ b \\tag{1}\n$$\n\n"
-                            "by (`x`), and [`y`](#z.a_b); $t$’s `w`\n\n## Z.a_b\n")
+                            "by (`x`), and [`y`](#z.a_b); $t$’s `w`, 9 % of `1 % 2`\n\n## Z.a_b\n")
     assert re.search(r'<figure.*<img alt="A tree".*<figcaption>\s*<p><span class="caption-text">A tree<', html, re.S)
     assert "\\begin{equation*}\na \\\\ b \\tag{1}\n\\end{equation*}" in html and r"\begin{split}" not in html
     kept = re.findall(r'<span class="kept">(.*?)(?= and| <code|</p>| <span)', html)
     assert [re.sub("<[^>]*>", "", part) for part in kept] == ["(x),", "y;", r"\(t\)’s"]
     assert 'id="z.a_b"' in html and 'href="#z-a-b"' in html
+    assert "9\u00a0% of" in html.replace("&#160;", "\u00a0") and '>%</span>' in html
 
 
 @pytest.mark.parametrize("heading, anchor", [

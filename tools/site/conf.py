@@ -19,6 +19,7 @@ suppress_warnings = ["myst.header", "mystnb.unknown_mime_type", "config.cache"]
 
 nb_execution_mode = "off"
 nb_render_markdown_format = "gfm"
+nb_code_prompt_show = nb_code_prompt_hide = "Code"  # as Quarto has it
 myst_enable_extensions = ["dollarmath", "amsmath", "attrs_inline", "deflist"]
 # A heading has the anchor that it has in Quarto, and that nbdev's links lead to: `distancehead.save_pretrained`.
 myst_heading_anchors, myst_heading_anchors_html_ids = 4, True

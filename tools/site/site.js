@@ -19,6 +19,20 @@ function reachScrolling() {
   }
 }
 
+// Of what a cell prints in columns, each line that has columns stays whole; the sentences around them are wrapped.
+function keepColumns() {
+  for (const printed of document.querySelectorAll(".tag_columns .cell_output pre")) {
+    if (printed.querySelector("span:not(:empty)")) continue;
+    const lines = printed.textContent.split("\n").map(line => {
+      const row = document.createElement("span");
+      row.textContent = line;
+      if (/\S {2,}\S|^ {4,}\S|[\u2500\u2502]/.test(line) && line.length <= 88) row.className = "row";
+      return row;
+    });
+    printed.replaceChildren(...lines.flatMap((line, i) => i ? ["\n", line] : [line]));
+  }
+}
+
 // On a telephone a plot that would be set at less than two thirds of its size keeps it, and scrolls.
 function keepReadable() {
   for (const picture of document.querySelectorAll("main :is(figure, .cell_output) img[width]")) {
@@ -57,5 +71,6 @@ function setFormulas() {
 
 addEventListener("DOMContentLoaded", nameSummaries);
 addEventListener("DOMContentLoaded", setFormulas);
+addEventListener("DOMContentLoaded", keepColumns);
 addEventListener("load", reachScrolling);
 addEventListener("resize", reachScrolling);

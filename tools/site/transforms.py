@@ -66,6 +66,18 @@ class KeptTogether(SphinxPostTransform):
                 kept += nodes.Text(closed[0])
 
 
+class WithTheirUnit(SphinxPostTransform):
+    "A number stays on a line with its per cent sign"
+    default_priority = 910
+    apart = re.compile(r"(?<=\d) (?=%)")
+
+    def run(self):
+        for text in list(self.document.findall(nodes.Text)):
+            code = isinstance(text.parent, nodes.literal | nodes.math | nodes.FixedTextElement)
+            if not code and self.apart.search(text):
+                text.parent.replace(text, nodes.Text(self.apart.sub("\u00a0", text)))
+
+
 def described(app, page, template, context, doctree):
     "What a search engine, a messenger and a browser's tab show of a page: its title, its description, a picture"
     if doctree is None: return
@@ -85,6 +97,6 @@ def described(app, page, template, context, doctree):
 
 def setup(app):
     for transform in (Captions, NumberedFormulas): app.add_transform(transform)
-    app.add_post_transform(KeptTogether)
+    for transform in (KeptTogether, WithTheirUnit): app.add_post_transform(transform)
     app.connect("html-page-context", described)
     return dict(parallel_read_safe=True, parallel_write_safe=True)
