@@ -155,3 +155,13 @@ def test_one_of_everything(maps):
     assert u.shape == (5, 2) and head.pairwise(x, y).shape == (5, 4) and head.potential.hessian(v).shape == (4, 2, 2)
     wanted = bregman_divergence(head.potential, u[:, None], v)
     assert head.pairwise(x, y).allclose(wanted, rtol=1e-9) and head.pairwise(x, y, exact=False).allclose(wanted)
+
+
+@pytest.mark.parametrize("proj_dim, init", [(4, "same"), (8, "independent"), (16, "identity"), (32, "independent")])
+def test_a_map_that_is_drawn_keeps_lengths_or_the_size_of_a_coordinate(proj_dim, init):
+    "Orthonormal rows where it narrows; where it widens, orthogonal columns of length sqrt(proj_dim / dim)"
+    weights = BregmanHead(8, proj_dim=proj_dim, init=init).state_dict()
+    for side in "source", "target":
+        weight = next(value for name, value in weights.items() if side in name and value.shape == (proj_dim, 8))
+        narrow = weight @ weight.T if proj_dim <= 8 else weight.T @ weight * (8 / proj_dim)
+        torch.testing.assert_close(narrow, torch.eye(min(8, proj_dim)))
