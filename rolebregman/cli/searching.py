@@ -19,7 +19,8 @@ from .command import (
 from .deciding import Prior, Threshold, decision_said, likely_text
 from .folder import read_kept, report_of
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
-from .partitions import parts_of, score_parts, scored_block, scored_text
+from .partitions import parts_of, score_parts
+from .scoring import PairFile, Scorer, csv_text, scored_text
 
 # %% ../../nbs/cli/searching.ipynb #a376e960
 def _for_spreadsheet(table, quote):
@@ -53,9 +54,7 @@ def _write_scores(file, blocks, total, as_lines, bare, quote=False):
             elif not as_lines:
                 shown, cells = _for_spreadsheet(rows, quote)
                 counts["cells"] += cells
-                numbers = shown.select_dtypes("number")  # which to_csv would write slowly
-                shown = shown.assign(**{name: [f"{x:.7g}" for x in numbers[name].tolist()] for name in numbers})
-                shown.to_csv(file, index=False, header=not read, lineterminator="\n")
+                file.write(csv_text(shown, header=not read))
             read += size
             counts["scored"] += len(rows)
             counts["forward"] += int((rows["gap"] < 0).sum())
@@ -77,25 +76,22 @@ def _columns_taken(path, ends, text):
 def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines, text, deciding=None):
     "Write the distances of the pairs of one file, block by block, and which way they run where that is asked"
     from rolebregman.datasets.coded import require_items
-    from rolebregman.datasets.columns import pair_blocks
     from rolebregman.heads.distance_head import load_head
     head, *where, member = given
     items, counts = items_of(head, *where, member=member), {}
     with input_file(pairs) as path:
         ends = ends_of(head, path, *ends, **text)
-        total, seen, columns = 0, set(), _columns_taken(path, ends, text)
-        for block in pair_blocks(path, **ends, **text):
-            seen.update(block["source"].tolist(), block["target"].tolist())
-            total += len(block)
+        columns, blocks = _columns_taken(path, ends, text), PairFile(path, **ends, **text)
+        seen, total = blocks.items()
         model = load_head(head).to(device)
         about = None if deciding is None else decision_said(model, head, **deciding)
         features, index, lacking = vectors_of(head, items, seen, model.dim, bool(where[0] or where[2]))
-        if missing == "raise" and not seen <= set(index):
-            for block in pair_blocks(path, **ends, **text):
+        if missing == "raise" and (index.get_indexer(seen) < 0).any():
+            for block in blocks:
                 require_items(block, index, lacking, path)
         bare = not watched() or str(out) == "-" and sys.stdout.isatty()  # no bar among the rows
-        blocks = pair_blocks(path, **ends, **text)
-        tables = ((len(block), scored_block(model, features, index, block, deciding)) for block in blocks)
+        scorer = Scorer(model, features, index, deciding, seen)
+        tables = ((len(block), scorer(block)) for block in blocks)
         write_output(out, lambda file: counts.update(_write_scores(file, tables, total, as_lines, bare, spreadsheet)))
     _say_run(counts["cells"], spreadsheet)
     say(f"{scored_text(counts['scored'], counts['forward'], total)}; {columns}")
@@ -160,9 +156,9 @@ def score(
 # %% ../../nbs/cli/searching.ipynb #061f96b9
 def _rows(index, items):
     "Where items are, int64 (n,); a ValueError that names one that is not there"
-    from rolebregman.datasets.registry import did_you_mean
     rows = index.get_indexer(items)
     if (rows < 0).any():
+        from rolebregman.datasets.registry import did_you_mean
         item = items[int((rows < 0).argmax())]
         raise ValueError(f"there is no item {item!r} with a vector{did_you_mean(item, index)}")
     return rows
@@ -245,8 +241,7 @@ def search(
     if not as_json_:
         table, cells = _for_spreadsheet(table, spreadsheet)
         _say_run(cells, spreadsheet)
-    text = as_json(table.to_dict("records")) + "\n" if as_json_ else table.to_csv(
-        index=False, float_format="%.7g", lineterminator="\n")
+    text = as_json(table.to_dict("records")) + "\n" if as_json_ else csv_text(table)
     write_output(out, lambda file: file.write(text))
 
 # %% ../../nbs/cli/searching.ipynb #b0a7c593

@@ -14,11 +14,13 @@ from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.modules import module as registration
+from torch.overrides import TorchFunctionMode
 
 from ..common import one_at_a_time, write_whole
 
@@ -108,6 +110,25 @@ def read_json(
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not JSON: {error}") from None
 
+# %% ../../nbs/heads/files.ipynb #f11e0022
+_ELEMENTWISE = ("add", "sub", "mul", "neg", "exp", "expm1", "log")  # what they give has the shape of what they take
+
+
+class _Undrawn(TorchFunctionMode):
+    "Within `with`, on the device `meta`: tensors of the same shapes, without PyTorch's compiler, which works them out"
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if function.__name__ in _ELEMENTWISE and not kwargs:
+            return torch.empty(np.broadcast_shapes(*(x.shape for x in args if isinstance(x, Tensor))))
+        if function is torch.randn: return torch.empty(*args, **kwargs)
+        if function in (Tensor.normal_, Tensor.uniform_): return args[0]
+        if function is torch.eye and "out" in kwargs: return kwargs["out"]
+        if function is torch.eye: return torch.empty(*(args * 2)[:2], **kwargs)
+        if getattr(function, "__module__", "") == "torch.nn.init" and "tensor" in kwargs: return kwargs["tensor"]
+        return function(*args, **kwargs)
+
+
 # %% ../../nbs/heads/files.ipynb #f11e0017
 class _TooMany(ValueError):
     "A head has far more tensors than the weights"
@@ -137,7 +158,7 @@ def sketch(
 ) -> dict | None:  # None for a class of a user's own that cannot be made without numbers
     "The shapes of a head's state by name, without its memory. Raises what the class raises"
     try:
-        with _at_most(4 * tensors + 64), torch.device("meta"):
+        with _at_most(4 * tensors + 64), torch.device("meta"), _Undrawn():
             return {name: tuple(tensor.shape) for name, tensor in kind(**arguments).state_dict().items()}
     except Exception as error:
         if isinstance(error, _TooMany) or kind.__module__.startswith("rolebregman."): raise

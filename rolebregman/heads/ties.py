@@ -62,11 +62,13 @@ def pair_distances(
     targets: Tensor,  # which is its target, int64 (p,)
     block: int = 1 << 12,  # pairs compared at a time
     compile: bool = False,  # use PyTorch's compiler where there is one
+    first: tuple | None = None,  # of `distinct_rows` of `u` and of `v`, where they are asked more than once
 ) -> Tensor:  # (p,)
     "Distances of many pairs of encoded items, equal numbers for equal pairs."
     if not len(sources): return u.new_zeros(0)
     compare, block = compiled(head.compare) if compile else head.compare, -(-block // _REGISTERS) * _REGISTERS
-    a, b = (distinct_rows(side.__getitem__, len(side)).to(u.device) for side in (u, v))
+    first = first or [distinct_rows(side.__getitem__, len(side)) for side in (u, v)]
+    a, b = (places.to(u.device) for places in first)
     i, j = sources.to(u.device), targets.to(u.device)
     if head.symmetric:
         item = a * len(v) + b

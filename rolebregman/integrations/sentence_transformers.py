@@ -206,17 +206,19 @@ def _text_keys(features: list[dict]) -> list[list]:
     "A key for each text of each column: equal texts, equal keys; None where there is nothing to tell by"
     keys = []
     for column in features:
-        ids, mask, offsets, bags = (column.get(k) for k in
+        ids, mask, offsets, bags = (None if (value := column.get(name)) is None else value.cpu() for name in
                                     ("input_ids", "attention_mask", "offsets", "sentence_embedding"))
         if ids is not None and mask is not None:
-            rows = [row[keep] for row, keep in zip(ids.cpu(), mask.cpu().bool())]
+            ids, stops = ids[mask.bool()], mask.bool().sum(1).cumsum(0).tolist()
         elif ids is not None and offsets is not None:
-            rows = ids.cpu().tensor_split(offsets.cpu()[1:])
+            stops = [*offsets[1:].tolist(), len(ids)]
         elif bags is not None:
-            rows = bags.cpu()
+            keys.append([tuple(row) for row in bags.tolist()])
+            continue
         else:
             return None
-        keys.append([tuple(row.tolist()) for row in rows])
+        numbers = ids.to(torch.int64).numpy().tobytes()  # as eight bytes each, which are hashed faster than a tuple
+        keys.append([numbers[8 * start:8 * stop] for start, stop in zip([0, *stops], stops)])
     return keys
 
 
@@ -231,7 +233,7 @@ def batch_known(
     row, column = torch.unique(x, return_inverse=True)[1], torch.unique(y, return_inverse=True)[1]
     named = torch.zeros(len(x), len(y), dtype=torch.bool)
     named[row, column[:len(x)]] = True
-    return named[row[:, None], column] | (x[:, None] == y)
+    return named[row].index_select(1, column) | (x[:, None] == y)
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #ca5ed002
 def _parts_of(column, size):

@@ -1,10 +1,12 @@
 """Vectors of one's own from files, against what reads the bare file: `python tests/benchmarks/bench_reading.py`
 
-10,000 vectors of 384 numbers with ids, and 20,000 pairs of them. A CSV goes all the way to a dataset, a Parquet or .npy
-file to the matrix and its ids; what is read is checked on the way. Then ten million pairs from a CSV, with ids of text
-(a word and a number each), of words and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to
-a dataset with its split, against pyarrow's own read of the file; and the memory that is taken at the peak, against what
-pyarrow's table of it holds. Rows go to results/reading.csv; a bar is the ratio that is allowed.
+10,000 vectors of 384 numbers and 100,000 of 128, with ids, and 20,000 pairs of them. A CSV goes all the way to a
+dataset, a Parquet or .npy file to the matrix and its ids; what is read is checked on the way. A million pairs from a
+Parquet file, read and checked. Then ten million pairs from a CSV, with ids of text (a word and a number each), of words
+and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to a dataset with its split, against
+pyarrow's own read of the file; and the memory that is taken at the peak, against what pyarrow's table of it holds. Rows
+go to results/reading.csv; a bar is the ratio that is allowed, `cpu_ratio` that of processor time, which other work on
+the machine changes less.
 """
 
 import subprocess
@@ -91,6 +93,39 @@ def tell_peak(said):
     print(high_water() - before)
 
 
+def of_vectors(folder, items, dim, pairs, rounds):
+    "Rows on vectors from each kind of file, from a CSV up to the dataset"
+    held = files(folder, items, dim, pairs)
+    for kind, read in {"csv": pd.read_csv, "parquet": pd.read_parquet, "npy": np.load}.items():
+        path, known = folder / f"v.{kind}", f"{read.__module__.split('.')[0]}.{read.__name__}"
+        contenders = {known: lambda read=read, path=path: read(path),
+                      "read_vectors": lambda path=path: read_vectors(path)}
+        bars = [("read_vectors", known, 2.0 if kind == "csv" else 1.5)]
+        if kind == "csv":
+            contenders["from_pairs"] = lambda path=path: from_pairs(held, path)
+            bars.append(("from_pairs", known, 2.0))
+        seconds = interleave(contenders, rounds, warm=min(2, rounds // 3), own=(own := {}))
+        yield from rows(f"{items:,} x {dim} from .{kind}", seconds, bars, own)
+
+
+def of_parquet_pairs(folder, items, pairs, rounds):
+    "Rows on pairs from a Parquet file, read and checked"
+    import pyarrow.parquet as parquet
+    rng = np.random.default_rng(0)
+    source = rng.integers(0, items, pairs)
+    target = (source + rng.integers(1, items, pairs)) % items
+    for kind, ids in (("text", np.array([f"item{i}" for i in range(items)])), ("whole numbers", np.arange(items))):
+        path = folder / f"{kind[:4]}.parquet"
+        pd.DataFrame(dict(source=ids[source], target=ids[target])).to_parquet(path)
+        contenders = {"pandas.read_parquet": lambda path=path: pd.read_parquet(path),
+                      "pyarrow.parquet.read_table": lambda path=path: parquet.read_table(path),
+                      "read and checked": lambda path=path: unique_pairs(read_rows(path)[0], {}, path)}
+        bars = [("read and checked", "pandas.read_parquet", 1.5),
+                ("read and checked", "pyarrow.parquet.read_table", None)]
+        seconds = interleave(contenders, rounds, warm=1, own=(own := {}))
+        yield from rows(f"{pairs:,} pairs from .parquet, ids of {kind}", seconds, bars, own)
+
+
 def of_many_pairs(folder, items, pairs, rounds):
     "Rows on the time and on the memory of a large file of pairs"
     known = "pyarrow.csv.read_csv"
@@ -99,7 +134,8 @@ def of_many_pairs(folder, items, pairs, rounds):
         contenders = {known: reader(folder, kind, "bare"), "read and checked": reader(folder, kind, "checked"),
                       "from_pairs": reader(folder, kind, "dataset")}
         bars = [(name, known, 3.0) for name in ("read and checked", "from_pairs")]
-        yield from rows(what, interleave(contenders, rounds, warm=1), bars)
+        seconds = interleave(contenders, rounds, warm=1, own=(own := {}))
+        yield from rows(what, seconds, bars, own)
         for name, way in (("read and checked", "checked"), ("from_pairs", "dataset")):
             taken = peak(folder, kind, way)
             yield {"what": f"{what}: memory", "head": name, **made_by(), "ratio": taken / size, "bar": 4.0,
@@ -112,24 +148,18 @@ def main(
     items: int = 10_000,  # Vectors
     dim: int = 384,  # Numbers in each
     pairs: int = 20_000,  # Pairs
+    parquet: int = 1_000_000,  # Pairs of a Parquet file
     many: int = 10_000_000,  # Pairs of the large file; 0 leaves it out
+    only: str = "vectors,more,parquet,many",  # Which of them
     peak: str = "",  # Used by the benchmark itself, to measure memory
 ):
     "Measure, print, and write results/reading.csv"
     if peak: return tell_peak(peak)
-    table = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        held = files(folder, items, dim, pairs)
-        bare = {"csv": pd.read_csv, "parquet": pd.read_parquet, "npy": np.load}
-        for kind, read in bare.items():
-            path, known = folder / f"v.{kind}", f"{read.__module__.split('.')[0]}.{read.__name__}"
-            contenders = {known: lambda read=read, path=path: read(path),
-                          "read_vectors": lambda path=path: read_vectors(path)}
-            bars = [("read_vectors", known, 2.0 if kind == "csv" else 1.5)]
-            if kind == "csv":
-                contenders["from_pairs"] = lambda path=path: from_pairs(held, path)
-                bars.append(("from_pairs", known, 2.0))
-            table += rows(f"{items:,} x {dim} from .{kind}", interleave(contenders, rounds, warm=2), bars)
-        if many: table += of_many_pairs(folder, 200_000, many, max(2, rounds // 5))
-    save(table, "reading")
+        folder, few = Path(name), max(2, rounds // 5)
+        parts = {"vectors": lambda: of_vectors(folder, items, dim, pairs, rounds),
+                 "more": lambda: of_vectors(folder, 10 * items, dim // 3, pairs, few),
+                 "parquet": lambda: of_parquet_pairs(folder, 200_000, parquet, few),
+                 "many": lambda: of_many_pairs(folder, 200_000, many, few) if many else ()}
+        for part in only.split(","):
+            if found := list(parts[part]()): save(found, "reading")

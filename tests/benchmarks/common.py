@@ -28,27 +28,35 @@ def made_by():
     return {"threads": torch.get_num_threads(), "processor": processor(), "versions": versions}
 
 
-def interleave(contenders, rounds, warm=5):
-    "Seconds of each contender, taking turns, so that whatever else the machine does falls on all of them"
-    seconds = {name: [] for name in contenders}
+def interleave(contenders, rounds, warm=5, own=None):
+    """Seconds of each contender, taking turns, so that whatever else the machine does falls on all of them; the seconds
+    of processor time of this process go into the mapping `own`"""
+    seconds, own = {name: [] for name in contenders}, {} if own is None else own
+    own |= {name: [] for name in contenders}
     for i in tqdm(range(rounds + warm), unit="round", leave=False, disable=None):
         for name, run in contenders.items():
-            start = time.perf_counter()
+            start, before = time.perf_counter(), time.process_time()
             run()
-            if i >= warm: seconds[name].append(time.perf_counter() - start)
+            if i >= warm:
+                seconds[name].append(time.perf_counter() - start)
+                own[name].append(time.process_time() - before)
     return seconds
 
 
-def rows(what, seconds, bars=()):
-    "A row for each contender: quartiles; with its ratio to a rival and the budget for it where `bars` has one"
+def rows(what, seconds, bars=(), own=None):
+    """A row for each contender: quartiles; with its ratio to a rival and the budget for it where `bars` has one; and,
+    with what `interleave` has put into `own`, the same of processor time"""
     bars = {(head, against): bar for head, against, bar in bars}
+    over = lambda times, name, against: np.median(np.array(times[name]) / np.array(times[against]))
     for name, times in seconds.items():
         low, middle, high = np.percentile(times, [25, 50, 75]) * 1e3
         row = {"what": what, "head": name, "ms": middle, "ms_low": low, "ms_high": high, **made_by()}
+        if own: row["cpu_ms"] = np.median(own[name]) * 1e3
         found = [(against, bar) for (head, against), bar in bars.items() if head == name] or [(None, None)]
         for against, bar in found:
-            ratio = np.median(np.array(times) / np.array(seconds[against])) if against else np.nan
-            yield {**row, "ratio": ratio, "against": against, "bar": bar}
+            ratio = over(seconds, name, against) if against else np.nan
+            more = {"cpu_ratio": over(own, name, against)} if own and against else {}
+            yield {**row, "ratio": ratio, "against": against, "bar": bar, **more}
 
 
 def save(table, name, key=("what", "threads")):
@@ -58,9 +66,10 @@ def save(table, name, key=("what", "threads")):
     path = RESULTS / f"{name}.csv"
     if path.exists():
         old = pd.read_csv(path)
-        if list(old.columns) == list(table.columns):
-            again = old.set_index(list(key)).index.isin(table.set_index(list(key)).index)
-            if not again.all(): table = pd.concat([old[~again], table], ignore_index=True)
+        again = old.set_index(list(key)).index.isin(table.set_index(list(key)).index)
+        if not again.all():
+            table = pd.concat([old[~again], table.dropna(axis=1, how="all")], ignore_index=True)
+            table = table.reindex(columns=[*COLUMNS, *table.columns.difference(COLUMNS, sort=False)])
     table.to_csv(path, index=False, float_format="%.5g")
     shown = table.drop(columns=["processor", "versions"]).dropna(axis=1, how="all")
     print(shown.to_string(index=False, float_format="{:.3g}".format, na_rep=""))

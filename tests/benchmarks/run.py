@@ -14,14 +14,15 @@ from common import RESULTS
 from fastcore.script import call_parse, store_true
 
 HERE = Path(__file__).parent
-SHORT = ["bench_heads.py", "bench_scaling.py", "bench_retrieval.py", "bench_reading.py", "bench_numerics.py"]
-LONG = ["bench_commands.py", "bench_ogb.py", "bench_paper.py"]
+SHORT = ["bench_heads.py", "bench_scaling.py", "bench_retrieval.py", "bench_reading.py", "bench_waits.py",
+         "bench_numerics.py"]
+LONG = ["bench_growth.py", "bench_commands.py", "bench_ogb.py", "bench_paper.py"]
 
 
 def budgets():
     "One line a budget: what was measured, against what, the bar, and whether it is met"
     table = pd.read_csv(RESULTS / "benchmarks.csv")
-    more = [RESULTS / f"{name}.csv" for name in ("retrieval", "reading")]
+    more = [RESULTS / f"{name}.csv" for name in ("retrieval", "reading", "waits")]
     table = pd.concat([table, *(pd.read_csv(path) for path in more if path.exists())], ignore_index=True)
     lines = table.dropna(subset=["bar"])[["what", "head", "against", "ratio", "bar", "threads"]]
     if (RESULTS / "ogb_scale.csv").exists():

@@ -16,8 +16,10 @@ from command_line import program, read, rows_of, run, stopped
 from typer.testing import CliRunner
 
 from rolebregman.baselines import HEADS
+from rolebregman.cli import scoring, searching
 from rolebregman.cli.app import app
-from rolebregman.datasets import Items, columns, pair_blocks
+from rolebregman.cli.scoring import PairFile
+from rolebregman.datasets import Items, coded
 from rolebregman.heads import load_head
 
 
@@ -62,10 +64,12 @@ def test_the_kind_of_a_file_is_its_last_suffix(project, tmp_path):
 
 def test_blocks_change_nothing(project, monkeypatch):
     whole = run("score head pairs.csv", project).stdout
-    monkeypatch.setattr(columns, "pair_blocks", partial(pair_blocks, rows=7))
-    done = run("score head pairs.csv", project)
-    pd.testing.assert_frame_equal(read(done.stdout), read(whole), rtol=1e-6, atol=1e-6)
-    assert done.stderr.splitlines()[0] == "7/120" and "\r" not in done.stderr
+    monkeypatch.setattr(searching, "PairFile", partial(PairFile, rows=7))
+    for at_once in (scoring.AT_ONCE, 0):  # held as codes, and read anew each time
+        monkeypatch.setattr(scoring, "AT_ONCE", at_once)
+        done = run("score head pairs.csv", project)
+        pd.testing.assert_frame_equal(read(done.stdout), read(whole), rtol=1e-6, atol=1e-6)
+        assert done.stderr.splitlines()[0] == "7/120" and "\r" not in done.stderr
 
 
 @pytest.mark.parametrize("head", sorted(HEADS))
@@ -212,7 +216,7 @@ def test_ctrl_c_counts_where_a_library_swallows_it(project, monkeypatch):
     def broken(*_, **__):
         try: signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt: raise ValueError("reading failed") from None
-    monkeypatch.setattr(columns, "pair_blocks", broken)
+    monkeypatch.setattr(coded, "read_coded", broken)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try: assert run("score head pairs.csv", project, 130).stderr == "stopped; no file was left half-written\n"
     finally: signal.signal(signal.SIGINT, handler)
