@@ -106,5 +106,5 @@ def gain_figure(
     ax.plot([0, most], [0, most], color="0.6", linewidth=1)
     ax.axhline(0, color="0.6", linewidth=0.8, linestyle=":")
     ax.set(xlabel="gain promised on validation", ylabel="gain kept on the test")
-    ax.legend(fontsize=7, frameon=False)
+    ax.legend(fontsize=8, frameon=False)
     return figure

@@ -168,7 +168,7 @@ def differences_figure(
     found = [pd.concat([panel_differences(rows, panel, metric) for panel in panels]).set_index(["panel", "variant"])
              for metric in PANEL_METRICS]
     order = found[1].sort_values("difference").index
-    figure = Figure(figsize=(7.5, 1 + 0.2 * len(order)), layout="constrained")
+    figure = Figure(figsize=(7.5, 1 + 0.22 * len(order)), layout="constrained")
     for ax, metric, some in zip(figure.subplots(1, 2, sharey=True), PANEL_METRICS, found):
         for y, r in enumerate(some.loc[order].itertuples()):
             ax.plot([r.low, r.high], [y, y], color=BLUE, linewidth=1)
@@ -177,7 +177,7 @@ def differences_figure(
         ax.set_xlabel(f"{metric.partition('_')[0]} accuracy minus the base's")
         ax.grid(axis="x", alpha=0.3)
         ax.locator_params(axis="x", nbins=5)
-        ax.set_yticks(range(len(order)), [f"{panel}: {variant}" for panel, variant in order], fontsize=7)
+        ax.set_yticks(range(len(order)), [f"{panel}: {variant}" for panel, variant in order], fontsize=8)
     figure.suptitle(title, fontsize=10)
     return figure
 

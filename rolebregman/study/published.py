@@ -57,7 +57,7 @@ def detection_metrics(
     return dict(ap=average_precision_score(holds[test], closeness[test]),
                 ap_covered=average_precision_score(holds[test & covered], closeness[test & covered]),
                 pair_direction=preference_rate(forward[own][pairs], reverse[own][pairs]),
-                covered=covered[test].mean())
+                covered=float(covered[test].mean()))
 
 # %% ../../nbs/study/published.ipynb #b7e00008
 @lru_cache(maxsize=3)

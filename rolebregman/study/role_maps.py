@@ -183,7 +183,7 @@ def role_map_figure(
             ax.axvline(paper_claim()[dataset], color="black", linewidth=1, linestyle="--")
         ax.set_title(dataset, fontsize=9)
         ax.set_yticks(range(len(choices)), choices)
-        ax.tick_params(labelsize=7)
+        ax.tick_params(labelsize=8)
     for ax in axes[len(datasets):]:
         ax.set_axis_off()
     figure.supxlabel(f"{metric}, minus the plain head's", fontsize=8)

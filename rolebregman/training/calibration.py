@@ -204,7 +204,8 @@ def reliability_figure(
     tables: dict,  # title -> table of `reliability`; a panel each
 ) -> Figure:
     "Probabilities that were given, and how often they were right; a dot's area is the share of the pairs in its bin."
-    figure = Figure(figsize=(3.6 * len(tables) + 0.4, 3.6), layout="constrained")
+    width = min(3.6 * len(tables) + 0.4, 7.6)  # of a page, so that words are as large with many panels
+    figure = Figure(figsize=(width, min(3.6, width / len(tables) + 0.4)), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(tables), sharey=True))
     for ax, (title, table) in zip(axes, tables.items()):
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=":")
