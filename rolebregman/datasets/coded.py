@@ -65,7 +65,8 @@ def _codes_of(column, what):
     kind = column.dtype
     if _is_text(kind):
         texts, codes = as_ids(kind.categories.to_series(), what), column.cat.codes.to_numpy()
-        return np.where(codes < 0, len(texts), codes.astype(np.int64)), [*texts, ""]  # nothing is the empty text
+        codes = np.where(codes < 0, len(texts), codes.astype(np.int64))  # nothing is the empty text
+        return codes, pd.concat([texts, pd.Series([""], dtype="str")])
     if _is_whole(kind):
         (codes,), texts = _codes_of_whole([column.to_numpy()])
         return codes, texts
@@ -90,6 +91,22 @@ def _of_one_list(columns, kind):
     return _categories([place[column.cat.codes.to_numpy()] for column in columns], kind.categories[order])
 
 
+def _merged(columns):
+    "Codes of columns with texts of their own, of which some may be equal or not used, as ones of the same texts"
+    texts = pd.concat([pd.Series(found, dtype="str") for _, found in columns], ignore_index=True)
+    stops = np.cumsum([len(found) for _, found in columns])
+    codes, (numbers, found) = [codes for codes, _ in columns], pd.factorize(texts)
+    used = np.zeros(len(found), bool)
+    for some, its in zip(codes, np.split(numbers, stops[:-1]), strict=True):
+        there = np.zeros(len(its), bool)
+        there[some] = True
+        used[its[there]] = True
+    place, order = np.full(len(found), -1, np.int32), found[used].argsort()
+    place[np.flatnonzero(used)[order]] = np.arange(len(order))
+    places = np.split(place[numbers], stops[:-1])
+    return _categories([its[some] for some, its in zip(codes, places, strict=True)], found[used][order])
+
+
 def code_ids(
     *columns: pd.Series,  # of ids, of any type
     what: list[str],  # what an error calls each
@@ -99,11 +116,7 @@ def code_ids(
     if all(kind == kinds[0] for kind in kinds) and (codes := _of_one_list(columns, kinds[0])): return codes
     if all(map(_is_whole, kinds)):  # at once
         return _categories(*_codes_of_whole(*([column.to_numpy()] for column in columns)))
-    coded = [_codes_of(column, name) for column, name in zip(columns, what, strict=True)]
-    texts = [pd.Index(np.asarray(found, dtype=object)) for _, found in coded]
-    found = {i for some, (codes, _) in zip(texts, coded, strict=True) for i in some[np.unique(codes)]}
-    ids = pd.Index(sorted(found), dtype=object)
-    return _categories([ids.get_indexer(found)[codes] for found, (codes, _) in zip(texts, coded, strict=True)], ids)
+    return _merged([_codes_of(column, name) for column, name in zip(columns, what, strict=True)])
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0011
 def places_of(
