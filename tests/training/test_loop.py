@@ -301,3 +301,15 @@ def test_a_head_is_validated_as_it_scores_and_trained_as_it_trains():
     head.compare = lambda u, v: seen.append((torch.is_grad_enabled(), head.training)) or compare(u, v)
     fit(head, ds, TrainConfig(epochs=2, batch_size=8), progress=False)
     assert set(seen) == {(True, True), (False, False)} and not head.training
+
+
+@pytest.mark.parametrize("size", [8, 64])
+def test_the_losses_of_an_epoch_are_means_over_its_edges(size):
+    "Of a head that learns nothing they are its loss of all edges at once, but for the negatives that are drawn"
+    ds = toy_tree(depth=4, dim=8, seed=0)
+    torch.manual_seed(0)
+    head = make_head("role_bregman", dim=8)
+    row = fit(head, ds, TrainConfig(epochs=1, lr=1e-12, batch_size=size), progress=False).rows[1]
+    x, y = torch.from_numpy(ds.features[ds.edges["train"]]).unbind(1)
+    with torch.no_grad(): wanted = (1 + head(x, y) - head(y, x)).clamp(min=0).mean().item()
+    assert row["direction_loss"] == pytest.approx(wanted, rel=1e-4) and 0.1 < row["rank_loss"] < 10
