@@ -91,7 +91,7 @@ class _Encoded:
             ends = torch.cat([i, j]), torch.cat([j, i])
             return pair_distances(self.model, *self.sides, *ends, first=self.first).cpu().numpy().reshape(2, -1)
 
-
+# %% ../../nbs/cli/scoring.ipynb #5c0e001b
 class Scorer:
     "The distances of pairs of ids, block by block."
 
