@@ -216,8 +216,8 @@ def test_a_page_is_for_everybody(open_page, address, name, scheme):
 
 
 lines = """() => ({
-  rows: [...document.querySelectorAll("main .tag_columns .row")].map(e => e.getClientRects().length),
-  reached: [...document.querySelectorAll("main .tag_columns pre:has(.row)")]
+  rows: [...document.querySelectorAll("main .tag_columns .in-columns")].map(e => e.getClientRects().length),
+  reached: [...document.querySelectorAll("main .tag_columns pre:has(.in-columns)")]
     .every(e => e.scrollWidth <= e.clientWidth + 1 || getComputedStyle(e).overflowX !== "visible"),
   alone: [...document.querySelectorAll("main .kept:has(> code > .pre:only-child) > code")].filter(e => {
     const range = document.createRange(), behind = e.nextSibling;

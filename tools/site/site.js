@@ -26,7 +26,7 @@ function keepColumns() {
     const lines = printed.textContent.split("\n").map(line => {
       const row = document.createElement("span");
       row.textContent = line;
-      if (/\S {2,}\S|^ {4,}\S|[\u2500\u2502]/.test(line) && line.length <= 88) row.className = "row";
+      if (/\S {2,}\S|^ {4,}\S|[\u2500\u2502]/.test(line) && line.length <= 88) row.className = "in-columns";
       return row;
     });
     printed.replaceChildren(...lines.flatMap((line, i) => i ? ["\n", line] : [line]));
