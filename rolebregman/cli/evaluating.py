@@ -18,8 +18,9 @@ from .command import (
 from .deciding import Prior, decision_said
 from .fitting import dataset_of, left_out_text, metrics_text
 from .folder import check_head, check_together, read_kept, report_of, split_table
-from .inputs import (
-    columns_text, ends_of, items_of, labels_of, options_said, pairs_of, relations_of, vectors_of)
+from rolebregman.cli.inputs import (
+    columns_text, ends_of, items_of, labels_of, options_said, pairs_of, relations_of, text_of,
+    vectors_of)
 
 # %% ../../nbs/cli/evaluating.ipynb #f7d2c21e
 def _check_asked(pairs, part, candidates, how, drop_seen):
@@ -162,6 +163,7 @@ def _of_file(head, pairs, items, how, more, dim, named, drop_seen):
     from rolebregman.datasets.pairs import from_pairs
     with input_file(pairs) as path:
         text = {name: more[name] for name in ("sep", "encoding") if name in more}
+        more |= (text := text_of(head, path, how["source"], how["target"], **text))
         how |= ends_of(head, path, how["source"], how["target"], **text)
         how |= labels_of(head, path, how["label"], how["min_label"], **text)
         more = relations_of(head, path, more)

@@ -18,7 +18,7 @@ from .command import (
     as_json, command, input_file, say, show, watched, write_output)
 from .deciding import Prior, Threshold, decision_said, likely_text
 from .folder import read_kept, report_of
-from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, vectors_of
+from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, text_of, vectors_of
 from .partitions import parts_of, score_parts
 from .scoring import PairFile, Scorer, csv_text, scored_text
 
@@ -80,6 +80,7 @@ def _score_file(pairs, out, given, ends, missing, device, spreadsheet, as_lines,
     head, *where, member = given
     items, counts = items_of(head, *where, member=member), {}
     with input_file(pairs) as path:
+        text = text_of(head, path, *ends, **text)
         ends = ends_of(head, path, *ends, **text)
         columns, blocks = _columns_taken(path, ends, text), PairFile(path, **ends, **text)
         seen, total = blocks.items()
@@ -270,7 +271,7 @@ def _nearest(model, head, where, source, x, prior, k):
     lines = [f"  {one['term']:<32} {one['distance']:<10.4g}" + f" {one['this way']:.3f}" * ("this way" in one)
              for one in near]
     title = f"\nnearest of {len(index):,} terms that are broad in {report_of(head)['vocabulary']['taxonomy']}"
-    return near, "\n".join([f"{title} (distance, probability that {source} is a kind of it):", *lines])
+    return near, "\n".join([f"{title} (distance, probability that {source} -> term runs this way):", *lines])
 
 # %% ../../nbs/cli/searching.ipynb #8ba55f8f
 @command(app, "rolebregman explain head celery vegetable",

@@ -136,6 +136,7 @@ from .parts import SEEN as SEEN
 from .parts import check_split as check_split
 from .parts import file_names as file_names
 from .parts import read_parts as read_parts
+from .parts import text_that_fits as text_that_fits
 from .readers import TABLES as TABLES
 from .readers import TEXT_TABLES as TEXT_TABLES
 from .readers import WORDS as WORDS
@@ -177,6 +178,7 @@ from .sources import cached_path as cached_path
 from .sources import fault as fault
 from .sources import fetch as fetch
 from .sources import list_sources as list_sources
+from .sources import one_at_a_time as one_at_a_time
 from .sources import provenance as provenance
 from .taxonomy import TAXONOMIES as TAXONOMIES
 from .taxonomy import Taxonomy as Taxonomy

@@ -22,13 +22,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from filelock import FileLock
 from tqdm import tqdm
 
 from ..common import sha256, write_whole
 from .directed import DirectedDataset, Report
 from .readers import faults_named
-from .sources import FetchError, cache_dir
+from .sources import FetchError, cache_dir, one_at_a_time
 
 # %% ../../nbs/datasets/ogb_files.ipynb #39ab6f43
 _rebuild = np.empty(0).__reduce__()[0]  # NumPy's own, under its name in NumPy 1 and in NumPy 2
@@ -162,7 +161,8 @@ def prepare_ogb(
     root = cache_dir()/"ogb"
     root.mkdir(parents=True, exist_ok=True)
     to = root/f"{folder.name}-{hashlib.sha256(f'{folder.resolve()}{chr(10)}{key}'.encode()).hexdigest()[:16]}"
-    with FileLock(root/f".{to.name}.lock"):
+    say = lambda text: None if quiet else print(f"{folder.name}: {text}", file=sys.stderr)
+    with one_at_a_time(root/f".{to.name}.lock", say):
         for left in root.glob(f".part-{to.name}-*"):  # by a process that was killed
             shutil.rmtree(left, ignore_errors=True)
         if not to.is_dir():

@@ -9,6 +9,7 @@ __all__ = ['TEXT_TABLES', 'TABLES', 'WORDS', 'faults_named', 'kind_of', 'open_zs
 
 # %% ../../nbs/datasets/readers.ipynb #168d57e7
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -34,9 +35,10 @@ def faults_named(path: str | Path):  # of the file that is read
     try:
         yield
     except UnicodeDecodeError as e:
-        coding = e.encoding.upper()
-        raise ValueError(f"{path} is not {coding} text: byte 0x{e.object[e.start]:02x} ({e.reason}); "
-                         "save it as UTF-8") from None
+        coding, marked = e.encoding.upper(), e.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        own = "'utf-16', whose mark it begins with" if marked else "'latin-1', or what its maker says"
+        raise ValueError(f"{path} is not {coding} text: byte 0x{e.object[e.start]:02x} ({e.reason}); of a file of "
+                         f"pairs pass encoding={own}; any other save as UTF-8") from None
     except UnicodeError as e:
         raise ValueError(f"{path} is not of the encoding that was said ({e}); say another encoding=") from None
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, zipfile.BadZipFile) as e:

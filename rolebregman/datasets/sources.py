@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST_BYTES', 'ANSWER_SECONDS', 'LONGEST_SECONDS', 'HEADERS', 'FetchError', 'fault', 'cache_dir', 'cached_path',
-           'fetch', 'provenance', 'list_sources']
+           'one_at_a_time', 'fetch', 'provenance', 'list_sources']
 
 # %% ../../nbs/datasets/sources.ipynb #ba38cde8
 import gzip
@@ -18,7 +18,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ import platformdirs
 import pooch
 import requests
 import urllib3
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from ..common import sha256, write_faults_named, write_whole
@@ -308,6 +308,23 @@ def _accept_by_hand(source, say):
             write_whole(_checksum_file(path), found := sha256(path))
             say(f"{path} has no known checksum; what you put there has sha256 {found}, which is kept from now on")
 
+@contextmanager
+def one_at_a_time(
+    lock: Path,  # a file of which each process holds the lock in turn
+    say: Callable[[str], None],  # called with a line where another process holds it
+):
+    "Within `with`: no other process does the same; who waits for one says so."
+    held = FileLock(lock)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        say("another process is at it; waiting until it is done")
+        held.acquire()
+    try:
+        yield
+    finally:
+        held.release()
+
 def _fill_cache(source, say, quiet):
     "Bring every missing file into the cache, place by place; the caller holds the source's lock"
     for left in (cache_dir()/"raw").glob(f".part-{source.name}~*"):  # by a process that was killed
@@ -316,12 +333,15 @@ def _fill_cache(source, say, quiet):
     for place in source.places:
         if not missing:
             return
+        where = urlsplit(place.address).netloc if place.kind == "web" else place
+        if place.kind != "mirror":
+            say(f"asking {where}")
         try:
             _fetch_from(source, place, missing, quiet, say)
         except _NotDelivered as e:
             tried.append(f"{place}: {e}")
             if str(e) != "ROLEBREGMAN_MIRROR is not set":
-                say(f"passed over {urlsplit(place.address).netloc if place.kind == 'web' else place}: {e}")
+                say(f"passed over {where}: {e}")
     if missing:
         raise FetchError(_advice(source, missing, tried))
 
@@ -343,7 +363,7 @@ def fetch(
         raw = cache_dir()/"raw"
         try:
             raw.mkdir(parents=True, exist_ok=True)
-            with FileLock(raw/f".{source.name}.lock"):
+            with one_at_a_time(raw/f".{source.name}.lock", say):
                 _fill_cache(source, say, quiet)
         except FetchError:
             raise

@@ -335,6 +335,27 @@ def test_relations_parts_and_separators_are_those_that_were_said(tmp_path):
     assert len(scores.splitlines()) == 11
 
 
+@pytest.mark.parametrize("how, typed", [
+    (dict(sep=";", encoding="utf-16"), "--sep ';' and --encoding 'utf-16'"), (dict(sep="|"), "--sep '|'"),
+    (dict(encoding="cp1252"), "--encoding 'cp1252'")])
+def test_a_later_file_is_read_as_that_of_fit_and_it_is_said(tmp_path, how, typed):
+    names = dict(zip(NAMES, [f"{name}é" for name in NAMES]))
+    pairs = PAIRS.replace(names)
+    pd.DataFrame(TREE.features).add_prefix("x").assign(id=names.values()).to_csv(tmp_path / "v.csv", index=False)
+    for name, some in (("pairs", pairs), ("later", pairs[-10:])): some.to_csv(tmp_path / f"{name}.csv", index=False, **how)
+    pairs[-10:].to_csv(tmp_path / "plain.csv", index=False)
+    options = " ".join(f"--{name} '{value}'" for name, value in how.items())
+    run(f"fit pairs.csv --vectors v.csv --epochs 1 {options}", tmp_path)
+    plain, later = (run(f"score head {name}.csv", tmp_path) for name in ("plain", "later"))
+    assert later.stdout == plain.stdout and "read as for fit" not in plain.stderr
+    assert f"the pairs are read as for fit, with {typed}\n" in later.stderr
+    plain, later, said = (run(f"evaluate head {name}", tmp_path) for name in (
+        "plain.csv --json", "later.csv --json", f"later.csv {options} --json"))
+    same = lambda done: {k: v for k, v in json.loads(done.stdout).items() if k != "read"}
+    assert same(plain) == same(later) == same(said) and "read as for fit" not in said.stderr
+    assert f"the pairs are read as for fit, with {typed}\n" in later.stderr
+
+
 def test_a_column_of_parts_that_was_not_named_is_said(tmp_path):
     PAIRS.assign(split="train", label=[1] * 119 + [0]).to_csv(tmp_path / "pairs.csv", index=False)
     pd.DataFrame(TREE.features).add_prefix("x").assign(id=NAMES).to_csv(tmp_path / "v.csv", index=False)

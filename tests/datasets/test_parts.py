@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolebregman.cli.inputs import columns_text
-from rolebregman.datasets import SEEN, check_fractions, check_split, file_names, from_pairs, read_parts
+from rolebregman.datasets import SEEN, check_fractions, check_split, file_names, from_pairs, read_parts, text_that_fits
 
 IDS = [f"w{i}" for i in range(40)]
 VECTORS = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
@@ -266,3 +266,12 @@ def test_labels_and_weights_go_with_their_rows():
 
 def test_what_messages_call_the_parts(tmp_path):
     assert file_names(dict(train=tmp_path / "a.csv", test=None)) == dict(train=str(tmp_path / "a.csv"), test="test=")
+
+
+@pytest.mark.parametrize("written, found", [
+    (dict(sep=";", encoding="utf-16"), dict(sep=";", encoding="utf-16")), (dict(sep=";"), dict(sep=";", encoding=None)),
+    (dict(encoding="utf-16"), dict(sep=None, encoding="utf-16")), ({}, dict(sep=None, encoding=None)),
+    (dict(sep="|"), None), (dict(sep=";", encoding="utf-32"), None)])
+def test_a_file_has_the_separator_and_encoding_of_another_or_its_own_or_cannot_be_read_so(tmp_path, written, found):
+    table([[0, 1]]).assign(source="é").to_csv(tmp_path / "later.csv", index=False, **written)
+    assert text_that_fits(tmp_path / "later.csv", sep=";", encoding="utf-16") == found

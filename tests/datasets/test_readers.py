@@ -224,6 +224,9 @@ def test_blocks_of_a_table_are_the_table(tmp_path, rows):
 
 def test_faults_of_a_file_carry_its_name():
     with pytest.raises(ValueError, match="a.txt is not UTF-8 text: byte 0xff"), faults_named("a.txt"): b"\xff".decode()
+    for text, own in (("\ufeffa,b".encode("utf-16-le"), "'utf-16', whose mark"), (b"caf\xe9", "'latin-1', or what")):
+        with pytest.raises(ValueError, match=f"pass encoding={own}.*; any other save as UTF-8"), faults_named("a.csv"):
+            text.decode()
     with pytest.raises(ValueError, match="a.gz is damaged or cut off"), faults_named("a.gz"): raise EOFError("end")
     with pytest.raises(KeyError), faults_named("a.txt"): {}["passes"]
 

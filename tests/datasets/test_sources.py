@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from rolebregman.datasets import (
     SOURCES,
@@ -28,6 +29,7 @@ from rolebregman.datasets import (
     fault,
     fetch,
     list_sources,
+    one_at_a_time,
     provenance,
     sources,
 )
@@ -376,7 +378,26 @@ def test_a_host_that_cannot_be_reached_is_passed_over_with_one_line(mirror, caps
     (mirror/"later").write_bytes(BODY)
     s = source(Place("web", "http://127.0.0.1:9/data.txt"), Place("mirror", "later"))
     assert fetch(s).read_bytes() == BODY
-    assert capsys.readouterr().err == "data.txt: passed over 127.0.0.1:9: not reached (ConnectionError)\n"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["data.txt: asking 127.0.0.1:9", "data.txt: passed over 127.0.0.1:9: not reached (ConnectionError)"]
+    assert fetch(s, quiet=True) and not capsys.readouterr().err
+
+
+def test_who_waits_for_another_process_says_so_and_then_goes_on(tmp_path):
+    said, held, free = [], threading.Event(), threading.Event()
+
+    def hold():
+        with FileLock(tmp_path / "lock"):
+            held.set()
+            free.wait(20)
+
+    threading.Thread(target=hold).start()
+    assert held.wait(20)
+    threading.Timer(0.2, free.set).start()
+    with one_at_a_time(tmp_path / "lock", said.append): assert free.is_set()
+    with pytest.raises(ZeroDivisionError), one_at_a_time(tmp_path / "lock", said.append): print(1 / 0)
+    with one_at_a_time(tmp_path / "lock", said.append): pass
+    assert said == ["another process is at it; waiting until it is done"]
 
 
 # Carriers
