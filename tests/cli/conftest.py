@@ -1,4 +1,7 @@
 "A user's folder, for the tests of the command"
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,10 +15,10 @@ def tree():
     return toy_tree(depth=4, branching=3, dim=12, seed=1)
 
 
-@pytest.fixture(scope="module")
-def project(tree, tmp_path_factory):
-    "A user's folder: pairs and vectors in every format, and a fitted head"
-    folder = tmp_path_factory.mktemp("project")
+@pytest.fixture(scope="package")
+def made(tree, tmp_path_factory):
+    "What each module gets a copy of"
+    folder = tmp_path_factory.mktemp("made")
     names, vectors = tree.nodes["id"].to_numpy(), tree.features
     pairs = pd.DataFrame(names[np.concatenate(list(tree.edges.values()))], columns=["child", "parent"])
     pairs.to_csv(folder / "pairs.csv", index=False)
@@ -28,3 +31,9 @@ def project(tree, tmp_path_factory):
     (folder / "vectors.txt").write_text("".join(f"{n} {' '.join(map(str, v))}\n" for n, v in zip(names, vectors)))
     run("fit pairs.csv --vectors vectors.csv --epochs 4", folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def project(made, tmp_path_factory):
+    "A user's folder: pairs and vectors in every format, and a fitted head"
+    return Path(shutil.copytree(made, tmp_path_factory.mktemp("project"), dirs_exist_ok=True))
