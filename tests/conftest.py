@@ -1,4 +1,5 @@
 "What holds for every test: one thread, fixed seeds, no state that leaks from one test into the next"
+import gc
 import os
 import random
 from pathlib import Path
@@ -21,6 +22,15 @@ settings.register_profile("mutants", settings.get_profile("rolebregman"), phases
                           derandomize=True, database=None)
 settings.load_profile(os.environ.get("ROLEBREGMAN_HYPOTHESIS", "rolebregman"))
 root = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def settled():
+    """What is there by now, most of it imported, is passed over when garbage is looked for.
+
+    Libraries look for it after every batch (PyKEEN), and among a million objects that takes as long as the batch."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -92,8 +92,8 @@ def test_text_is_what_pandas_writes(rows):
 
 def test_a_head_is_loaded_and_asked_without_what_only_evaluation_and_the_compiler_need(project):
     run = ("import sys\nfrom rolebregman.cli.app import app\n"
-           "app(sys.argv[1:], standalone_mode=False)\n"
+           "for line in sys.argv[1:]: app(line.split(), standalone_mode=False)\n"
            "assert not (found := {'torch._dynamo', 'sympy', 'sklearn', 'scipy.stats'} & set(sys.modules)), found")
-    for line in ("score head pairs.csv --out scores.csv", "search head n00040"):
-        done = subprocess.run([sys.executable, "-c", run, *line.split()], cwd=project, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    lines = "score head pairs.csv --out scores.csv", "search head n00040"
+    done = subprocess.run([sys.executable, "-c", run, *lines], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
