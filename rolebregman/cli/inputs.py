@@ -245,8 +245,8 @@ def text_of(
     found = text_that_fits(path, *ends, **before | said) or text_that_fits(path, source, target, **before | said) or {}
     taken = {name: value for name, value in found.items() if value and name not in said}
     if taken:
-        told = " and ".join(f"--{name} {value!r}" for name, value in taken.items())
-        say(f"the pairs are read as for fit, with {told}")
+        words = " and ".join(f"--{name} {value!r}" for name, value in taken.items())
+        say(f"the pairs are read as for fit, with {words}")
     return taken | said
 
 
