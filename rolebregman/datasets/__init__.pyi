@@ -22,6 +22,7 @@ from . import registry as registry
 from . import sentences as sentences
 from . import sources as sources
 from . import taxonomy as taxonomy
+from . import text_codes as text_codes
 from . import toy as toy
 from . import vector_tables as vector_tables
 from . import vectors as vectors
@@ -186,6 +187,14 @@ from .taxonomy import broader_terms as broader_terms
 from .taxonomy import hold_out_leaves as hold_out_leaves
 from .taxonomy import load_leaves as load_leaves
 from .taxonomy import read_taxonomy as read_taxonomy
+from .text_codes import MOST as MOST
+from .text_codes import ODD as ODD
+from .text_codes import PIECE as PIECE
+from .text_codes import ROWS as ROWS
+from .text_codes import SURE as SURE
+from .text_codes import TOO_LONG as TOO_LONG
+from .text_codes import UNKNOWN as UNKNOWN
+from .text_codes import code_texts as code_texts
 from .toy import toy_tree as toy_tree
 from .vector_tables import FRACTIONS as FRACTIONS
 from .vector_tables import as_floats as as_floats

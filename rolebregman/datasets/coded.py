@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import beside, in_threads, number_pairs, sorted_numbers
+from ..common import in_threads, number_pairs, sorted_numbers
 from .readers import TEXT_TABLES, as_ids, header_of, kind_of, text_format
+from .text_codes import code_texts
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0007
 def _codes_of_whole(*columns, word=""):
@@ -319,22 +320,6 @@ def _behind_a_word(columns):
         return None
     return word, found
 
-
-def _codes_of_texts(columns):
-    "Codes of columns of pyarrow's texts, and these texts, sorted"
-    import pyarrow as pa
-    from pyarrow import compute
-    begun = [beside(column.dictionary_encode) for column in columns]
-    coded = [column.result() for column in begun]
-    own = [column.chunk(0).dictionary for column in coded]  # each chunk has the same
-    texts = pa.chunked_array(own).unique()
-    texts = texts.take(compute.sort_indices(texts))
-    places = [compute.index_in(some, texts).to_numpy().astype(np.int32) for some in own]
-    codes = [np.concatenate([place[chunk.indices.to_numpy()] for chunk in column.chunks])
-             for place, column in zip(places, coded, strict=True)]
-    return codes, texts.to_pandas()
-
-
 # %% ../../nbs/datasets/coded.ipynb #c0de0040
 def _coded_columns(columns):
     "Columns of pyarrow's texts, or of its whole numbers, as ones of codes of the same texts"
@@ -343,7 +328,7 @@ def _coded_columns(columns):
     if behind := _behind_a_word(columns):
         word, numbers = behind
         return _categories(*_codes_of_whole(*numbers, word=word))
-    return _categories(*_codes_of_texts(columns))
+    return _categories(*code_texts(*columns))
 
 
 def read_coded(
