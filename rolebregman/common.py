@@ -6,7 +6,7 @@
 __all__ = ['log', 'BLUE', 'ORANGE', 'GREEN', 'PINK', 'AMBER', 'SKY', 'YELLOW', 'GREY', 'out_of_memory', 'in_blocks', 'beside',
            'in_threads', 'write_faults_named', 'write_whole', 'sha256', 'one_at_a_time', 'unpacked_limit',
            'refuse_unpacked', 'unpacked', 'printable', 'require_type', 'require_weights', 'sorted_unique',
-           'among_sorted', 'sorted_numbers', 'number_pairs', 'pairs_of_numbers', 'count_both_ways', 'compiled',
+           'among_sorted', 'number_pairs', 'sorted_numbers', 'pairs_of_numbers', 'count_both_ways', 'compiled',
            'named_generator', 'one_thread']
 
 # %% ../nbs/common.ipynb #2a1daf32
@@ -274,25 +274,6 @@ def among_sorted(
     place = np.searchsorted(those, codes)
     return those[np.minimum(place, len(those) - 1)] == codes if len(those) else np.zeros(len(codes), bool)
 
-
-def sorted_numbers(
-    first: np.ndarray,  # int (m,), of 0 to n - 1
-    second: np.ndarray,  # int (m,), likewise
-    n: int,  # how many there are
-    few: int = 1 << 17,  # pairs up to which they are sorted in the usual way
-) -> np.ndarray:  # int64 (m,)
-    "first * n + second, sorted: for millions by a sparse matrix that is turned over twice, in half the time"
-    if not few < len(first) < 2**31 or n > len(first): return np.sort(first.astype(np.int64) * n + second)
-    from scipy.sparse import coo_array
-    ends = tuple(end.astype(np.int32, copy=False) for end in (first, second))
-    pairs = coo_array((np.ones(len(first), bool), ends), shape=(n, n))
-    pairs.has_canonical_format = True  # so that equal pairs are not made one
-    rows = pairs.tocsc().tocsr()
-    numbers = np.repeat(np.arange(n) * n, np.diff(rows.indptr))
-    numbers += rows.indices
-    return numbers
-
-
 # %% ../nbs/common.ipynb #c0de0031
 def number_pairs(
     first: np.ndarray,  # int (m,), places among n ids
@@ -309,6 +290,17 @@ def number_pairs(
         block += second[start:stop]
 
     in_threads(some, len(numbers))
+    return numbers
+
+
+def sorted_numbers(
+    first: np.ndarray,  # int (m,), places among n ids
+    second: np.ndarray,  # int (m,)
+    n: int,  # how many ids there are
+) -> np.ndarray:  # int64 (m,)
+    "The numbers of pairs, sorted."
+    numbers = number_pairs(first, second, n)
+    numbers.sort()
     return numbers
 
 

@@ -222,7 +222,7 @@ def test_printable_text_is_what_it_was_where_nothing_steers():
 
 @pytest.mark.parametrize("n, kind", [(5, np.int8), (300, np.int16), (300, np.int64), (70_000, np.int32), (10**6, int)])
 def test_sorted_numbers_are_those_that_sorting_gives(n, kind):
-    "Also where pairs repeat, and above what is sorted in the usual way"
+    "Also where pairs repeat"
     for count in (0, 1, 100, 200_000):
         first, second = np.random.default_rng(count).integers(0, n, (2, count)).astype(kind)
         found = sorted_numbers(first, second, n)
