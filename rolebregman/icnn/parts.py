@@ -136,8 +136,8 @@ def item_parts(
     pairs: int,  # how many pairs of them will be asked for
 ) -> ItemParts | None:
     "Their parts, where the divergences of that many pairs come faster by them than by the recursion"
+    if _recorded(u, v) or u.device.type not in ("cpu", "cuda"): return None
     few = pairs < _FEW + PAIRS_PER_ITEM * (len(u) + len(v))
-    if few or sum(len(skip.bias) for skip in phi.skips) < _NARROW or _recorded(u, v): return None
-    if u.device.type not in ("cpu", "cuda"): return None
+    if few or sum(len(skip.bias) for skip in phi.skips) < _NARROW: return None
     known = (torch.float32, *HALF)
     return ItemParts(phi, u, v) if {u.dtype, v.dtype, phi.output.raw.dtype} <= set(known) else None
