@@ -11,6 +11,7 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from .potential import HALF, ICNN
 
@@ -120,12 +121,12 @@ class ItemParts(_Parts):
 
 # %% ../../nbs/icnn/parts.ipynb #1b9a0026
 PAIRS_PER_ITEM = 4  # from how many pairs an item on parts are made: they pay from about two on
-_FEW, _NARROW = 1 << 10, 1 << 5  # pairs, and units in all layers, below which nothing is gained
+_FEW, _NARROW = 1 << 10, 1 << 6  # pairs, and units in all layers, below which nothing is gained
 
 
 def _recorded(*tensors):
     "Whether a graph is recorded, of gradients, of a trace or of a transform"
-    wrapped = any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors))
+    wrapped = any(map(is_functorch_wrapped_tensor, tensors))
     return wrapped or torch.is_grad_enabled() or torch.jit.is_tracing() or torch.compiler.is_compiling()
 
 

@@ -176,8 +176,8 @@ def test_where_it_pays_and_can_be():
     with torch.no_grad():
         assert isinstance(item_parts(phi, x, x, enough), ItemParts)
         assert item_parts(phi, x, x, enough - 1) is None
-        assert item_parts(net((16, 16), dtype=F32), x, x, enough)
-        assert item_parts(net((31,), dtype=F32), x, x, enough) is None
+        assert item_parts(net((64,), dtype=F32), x, x, enough)
+        assert item_parts(net((32, 31), dtype=F32), x, x, enough) is None
         assert item_parts(copy.deepcopy(phi).double(), x.double(), x.double(), enough) is None
         assert item_parts(phi, x.double(), x, enough) is None
         assert item_parts(phi.to("meta"), x.to("meta"), x.to("meta"), enough) is None
