@@ -89,7 +89,8 @@ class _Encoded:
         i, j = torch.from_numpy(np.searchsorted(self.rows, edges)).T
         with torch.inference_mode():
             ends = torch.cat([i, j]), torch.cat([j, i])
-            return pair_distances(self.model, *self.sides, *ends, first=self.first).cpu().numpy().reshape(2, -1)
+            found = pair_distances(self.model, *self.sides, *ends, first=self.first, parts=False)
+            return found.cpu().numpy().reshape(2, -1)
 
 # %% ../../nbs/cli/scoring.ipynb #5c0e001b
 class Scorer:

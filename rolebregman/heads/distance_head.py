@@ -222,6 +222,7 @@ class _Deciding(_Scoring):
 class _ProductForm(_Deciding):
     "The parts of equation (3), which a head with `product_form = True` defines"
 
+    item_parts = None  # or a method that may give many exact distances faster than `compare`, as `BregmanHead` has
     def source_form(
         self,
         u: Tensor,  # (n, k), from `encode_source`
@@ -268,8 +269,7 @@ class _AllPairs(_ProductForm):
                 centre = v.detach().mean(0)
                 (s, s_bias), (t, t_bias) = self.source_form(u, centre), self.target_form(v, centre)
                 return self.from_form(s_bias.unsqueeze(1) + t_bias - s @ t.T)
-        pairs = self.pairs_at_once
-        rows = max(1, pairs // max(1, len(v)))
+        rows = max(1, (pairs := self.pairs_at_once) // max(1, len(v)))
         across = lambda some: torch.cat([self.compare(some.unsqueeze(1), part) for part in v.split(pairs)], 1)
         return torch.cat([across(some) for some in u.split(rows)])
 

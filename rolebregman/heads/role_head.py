@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .distance_head import DistanceHead
+from .ties import distinct_rows
+from ..icnn.parts import ItemParts, item_parts
 from ..icnn.potential import ICNN
 
 # %% ../../nbs/02_role_heads.ipynb #98927913
@@ -182,8 +184,33 @@ class _Divergence(_TwoViews):
         "`g_c(v)` and `D(c, v)` of equation (2)"
         return self.potential.gradient(v) - self.potential.gradient(centre), self.potential.divergence(centre, v)
 
+# %% ../../nbs/02_role_heads.ipynb #3d6f5a84
+class _ManyPairs(_Divergence):
+    "Exact distances of many pairs, without gradient, from parts of their items where there are pairs enough"
+
+    def item_parts(
+        self,
+        u: Tensor,  # (n, k + extra), from `encode_source`
+        v: Tensor,  # (m, k + extra), from `encode_target`
+        pairs: int,  # how many pairs of them will be asked for
+    ) -> ItemParts | None:  # None where `compare` is as fast, or a gradient is wanted
+        "See `rolebregman.icnn.item_parts`"
+        own = type(self).compare is not _Divergence.compare  # a subclass has a distance of its own
+        return None if own else item_parts(self.potential, u, v, pairs)
+
+    def compare_all(self, u, v, exact=True):
+        "As `DistanceHead.compare_all`"
+        parts = self.item_parts(u, v, len(u) * len(v)) if exact else None
+        if parts is None: return super().compare_all(u, v, exact)
+        found = parts.all_pairs()
+        for side, rows in enumerate((u, v)):
+            first = distinct_rows(rows.__getitem__, len(rows)).to(found.device)
+            if not first.equal(torch.arange(len(rows), device=found.device)):
+                found = found.index_select(side, first)
+        return found
+
 # %% ../../nbs/02_role_heads.ipynb #d8d06f75
-class BregmanHead(_Divergence):
+class BregmanHead(_ManyPairs):
     """The role-aware neural Bregman divergence `D_phi(P_s x, P_t y)`, equation (1); `phi` is an `ICNN`.
 
     Never negative, and zero exactly where the two mapped items coincide (for `strong_convexity > 0`). `head(x, y)`

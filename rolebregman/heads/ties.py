@@ -63,6 +63,7 @@ def pair_distances(
     block: int = 1 << 12,  # pairs compared at a time
     compile: bool = False,  # use PyTorch's compiler where there is one
     first: tuple | None = None,  # of `distinct_rows` of `u` and of `v`, where they are asked more than once
+    parts: bool = True,  # whether `item_parts` may be asked; False where distances of several calls are compared
 ) -> Tensor:  # (p,)
     "Distances of many pairs of encoded items, equal numbers for equal pairs."
     if not len(sources): return u.new_zeros(0)
@@ -77,4 +78,5 @@ def pair_distances(
     pairs, place = torch.unique(a[i] * len(v) + b[j], return_inverse=True)
     pairs = filled(pairs)
     i, j = pairs // len(v), pairs % len(v)
+    if parts and head.item_parts and (by_items := head.item_parts(u, v, len(pairs))): return by_items.pairs(i, j)[place]
     return torch.cat([compare(u[x], v[y]) for x, y in zip(i.split(block), j.split(block))])[place]

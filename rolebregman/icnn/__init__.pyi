@@ -1,4 +1,5 @@
 from . import activations as activations
+from . import parts as parts
 from . import potential as potential
 from .activations import ACTIVATIONS as ACTIVATIONS
 from .activations import Activation as Activation
@@ -6,6 +7,9 @@ from .activations import Layer as Layer
 from .activations import Partials as Partials
 from .activations import Softplus as Softplus
 from .activations import Squareplus as Squareplus
+from .parts import ItemParts as ItemParts
+from .parts import PAIRS_PER_ITEM as PAIRS_PER_ITEM
+from .parts import item_parts as item_parts
 from .potential import HALF as HALF
 from .potential import ICNN as ICNN
 from .potential import NonNegativeWeight as NonNegativeWeight

@@ -1,4 +1,6 @@
 "Role maps and the role-aware Bregman head; the laws that it shares with all heads are in test_laws.py"
+import copy
+
 import pytest
 import torch
 
@@ -165,3 +167,32 @@ def test_a_map_that_is_drawn_keeps_lengths_or_the_size_of_a_coordinate(proj_dim,
         weight = next(value for name, value in weights.items() if side in name and value.shape == (proj_dim, 8))
         narrow = weight @ weight.T if proj_dim <= 8 else weight.T @ weight * (8 / proj_dim)
         torch.testing.assert_close(narrow, torch.eye(min(8, proj_dim)))
+
+
+# ---- many pairs
+
+def test_all_pairs_are_exact_by_parts_and_by_the_recursion():
+    "Against float64, with pairs of one place among them; and with a gradient it is the recursion, differentiable"
+    torch.manual_seed(0)
+    head = BregmanHead(D, 9, maps="residual").fit_standardizer(points(200, dtype=F32))
+    x, y = points(90, dtype=F32), points(110, seed=1, dtype=F32)
+    with torch.no_grad():
+        u, v = head.encode_source(x), head.encode_target(y)
+        v[:40] = u[:40]
+        v[40:60] = u[40:60] + 1e-6 * torch.randn(20, 9)
+        assert head.item_parts(u, v, len(u) * len(v))
+        found = head.compare_all(u, v)
+    true = copy.deepcopy(head).double().potential.divergence(u.double()[:, None], v.double())
+    assert ((found - true).abs() <= 2e-6 * true).all() and found[range(40), range(40)].eq(0).all()
+    assert head.compare_all(u, v).requires_grad and head.item_parts(u, v, 1 << 20) is None
+
+
+def test_a_subclass_with_a_distance_of_its_own_is_asked_for_it():
+    class Twice(BregmanHead):
+        def compare(self, u, v): return 2 * super().compare(u, v)
+
+    head, x = Twice(D), points(90, dtype=F32)
+    with torch.no_grad():
+        u, v = head.encode_source(x), head.encode_target(x)
+        assert head.item_parts(u, v, 1 << 20) is None
+        assert head.pairwise(x, x).allclose(2 * head.potential.divergence(u[:, None], v))

@@ -6,8 +6,8 @@ import torch
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import DirectedDataset
-from rolebregman.evaluation import evaluate, filtered_ranks, score_edges
-from rolebregman.heads import DistanceHead, distinct_rows, encode_rows, pair_distances
+from rolebregman.evaluation import evaluate, filtered_ranks, score_edges, score_lists
+from rolebregman.heads import BregmanHead, DistanceHead, distinct_rows, encode_rows, pair_distances
 from rolebregman.training import TrainConfig, fit
 
 WIDTH = 8
@@ -96,6 +96,47 @@ def test_twins_among_others_tie():
             f = torch.from_numpy(ds.features)
             torch.testing.assert_close(forward, head(*f[edges.T]).detach(), rtol=1e-4, atol=1e-6)
             torch.testing.assert_close(reverse, head(*f[edges.T[::-1].copy()]).detach(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.fixture
+def parts_made(monkeypatch):
+    "Every time that distances were computed from parts of the items"
+    seen, by = [], BregmanHead.item_parts
+    monkeypatch.setattr(BregmanHead, "item_parts", lambda *given: seen.append(by(*given)) or seen[-1])
+    return seen
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["role_bregman", "icnn_bregman", "role_bregman_residual"])
+def test_twins_tie_where_there_are_pairs_enough_for_parts(name, dtype, threads, parts_made):
+    "Three copies of 67 items: in lists of pairs, and in the table of all"
+    some = np.random.default_rng(2).normal(size=(67, WIDTH))
+    features = np.concatenate([some, some, some]).astype(np.float32)
+    i, j = (torch.from_numpy(part) for part in np.random.default_rng(3).integers(67, size=(2, 9000)))
+    for seed in range(2):
+        head = off_its_start(name, seed, dtype)
+        lists = score_lists(head, features, [(i, j), (i + 67, j), (i + 134, j + 67), (i, i), (i + 67, i)])
+        assert lists[0].equal(lists[1]) and lists[0].equal(lists[2]) and lists[3].equal(lists[4])
+        assert len(lists[0].unique()) > 1000 or dtype == torch.bfloat16
+        with torch.no_grad():
+            table = head.compare_all(*(encode_rows(side, features, range(201)) for side in
+                                       (head.encode_source, head.encode_target)))
+        assert all(table[a:a + 67, b:b + 67].equal(table[:67, :67]) for a in (0, 67, 134) for b in (0, 67, 134))
+        torch.testing.assert_close(table[i, j], lists[0], rtol=3e-7, atol=0)
+    assert len(parts_made) == 4 and all(parts_made)
+
+
+def test_calls_that_are_compared_with_each_other_are_asked_without_parts(parts_made):
+    "Else a pair of a large block and of a small one would differ in its last bit"
+    head = off_its_start("role_bregman", 0)
+    u, v = torch.randn(2, 60, WIDTH)
+    i, j = torch.cartesian_prod(torch.arange(60), torch.arange(60)).T
+    with torch.no_grad():
+        whole = pair_distances(head, u, v, i, j, parts=False)
+        some = torch.cat([pair_distances(head, u, v, *ends, parts=False) for ends in zip(i.split(700), j.split(700))])
+        assert not parts_made
+        torch.testing.assert_close(pair_distances(head, u, v, i, j), whole, rtol=3e-6, atol=0)
+    assert len(parts_made) == 1 and torch.allclose(some, whole, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", HEADS)
