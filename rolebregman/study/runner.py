@@ -287,7 +287,7 @@ def fit_and_evaluate(
 
 # %% ../../nbs/study/runner.ipynb #741b5f62
 def provenance() -> dict:  # `commit` and `versions`, as in the store
-    "The commit of this code (`+`: tracked files differ; `unknown` outside its own repository) and the main versions."
+    "The commit of this code (`+`: files of the library differ; `unknown` outside its own repository) and the main versions."
     package = Path(rolebregman.__file__).resolve().parent
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # of another's hook
 
@@ -300,7 +300,7 @@ def provenance() -> dict:  # `commit` and `versions`, as in the store
         git("ls-files", "--error-unmatch", str(package / "__init__.py"), str(root / "settings.ini"))
         if package.parent != root or "lib_name = rolebregman" not in (root / "settings.ini").read_text().splitlines():
             raise OSError(f"{root} is the repository of something else, in which the package is installed")
-        commit = git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+        commit = git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, UnicodeError, subprocess.SubprocessError):
         commit = "unknown"
     return dict(commit=commit, versions=f"python {platform.python_version()}; torch {torch.__version__}; "

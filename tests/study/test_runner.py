@@ -250,6 +250,8 @@ def test_provenance_is_the_commit_of_the_own_repository(installed, tmp_path):
     (tmp_path / "settings.ini").write_text("[DEFAULT]\nlib_name = rolebregman\n")
     committed(tmp_path)
     clean = provenance()["commit"]
+    (tmp_path / "settings.ini").write_text("[DEFAULT]\nlib_name = rolebregman\nversion = 1\n")
+    assert provenance()["commit"] == clean, "what is no part of the library, such as rows that are being written"
     module.write_text("1")
     assert len(clean) >= 7 and provenance()["commit"] == clean + "+"
 
