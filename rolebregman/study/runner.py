@@ -287,7 +287,7 @@ def fit_and_evaluate(
 
 # %% ../../nbs/study/runner.ipynb #741b5f62
 def provenance() -> dict:  # `commit` and `versions`, as in the store
-    "The commit of this code (`+`: files of the library differ; `unknown` outside its own repository) and the main versions."
+    "The commit of this code (`+`: the library differs; `unknown`: not in its own repository) and the main versions."
     package = Path(rolebregman.__file__).resolve().parent
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # of another's hook
 
