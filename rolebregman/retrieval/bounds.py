@@ -172,7 +172,7 @@ def _part(name, about):
     def replace(self, value):
         self.held = self.held._replace(**{name: value})
 
-    read.__doc__ = about
+    read.__name__, read.__doc__ = name, about
     return property(read, replace)
 
 # %% ../../nbs/retrieval/bounds.ipynb #3b1f0a12

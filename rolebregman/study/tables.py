@@ -93,8 +93,9 @@ def narrow_table(
     table["s"] = table["s"].str.partition(" ")[0]
     table.index.name = None
     return (table.replace(" ± 0?", "±", regex=True).to_string() + "\n"
-            "R-Acc, D-Acc: share of pairs nearer than a random target, than their own reverse; MRR: among\n"
-            "101 targets; neg: share of negative distances; s: seconds a fit; ±: deviation over seeds")
+            "R-Acc, D-Acc: share of pairs nearer than a random target, than their own reverse;\n"
+            "MRR: among 101 targets; neg: share of negative distances; s: seconds a fit;\n"
+            "±: deviation over seeds")
 
 # %% ../../nbs/study/tables.ipynb #307cf617
 COLORS = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, "#000000")  # of heads, or of datasets

@@ -215,6 +215,6 @@ def reliability_figure(
             ax.scatter(some["probability"], some["share"], s=12 + 240 * some["weight"], color=color, marker=marker,
                        label=name, zorder=3)
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="probability that was given", title=title)
-        ax.legend(fontsize=8, loc="upper left")
+        ax.legend(fontsize=8, loc="best")
     axes[0].set_ylabel("share of pairs of which it was true")
     return figure

@@ -51,7 +51,7 @@ def test_the_table_of_the_terminal_is_narrow(undisturbed):
     wide = pd.concat([rows, rows.assign(head="a_name_of_24_characters_")])
     for some in (rows, rows[rows["seed"] == 0], wide.assign(seconds=1234.56)):
         lines = narrow_table(some).splitlines()
-        assert max(map(len, lines)) <= 100 and len(lines) == 1 + some["head"].nunique() + 2
+        assert max(map(len, lines)) <= 100 and len(lines) == 1 + some["head"].nunique() + 3
     lines = narrow_table(rows).splitlines()
     assert lines[0].split() == "R-Acc D-Acc MRR neg paper R paper D s".split()
     mine = rows[rows["head"] == "role_bregman"]["mrr"]

@@ -1,4 +1,5 @@
 "The site as `make site` has built it: links, what its pages load, and whether everything public has its place"
+import json
 import re
 from collections import Counter
 from configparser import ConfigParser
@@ -233,3 +234,13 @@ def test_code_that_draws_is_folded_and_no_signature_names_the_notebook(articles)
     signatures = [(name, code.get_text()) for name, article in articles for code in article.select("pre")
                   if "__main__." in code.get_text()]
     assert not signatures
+
+
+def test_sentences_that_a_cell_prints_are_on_its_page(articles):
+    read, printed = {name: " ".join(article.get_text().split()) for name, article in articles}, []
+    for notebook in processed.notebooks():
+        for cell in json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]:
+            if "#| output: asis" in "".join(cell["source"]):
+                some = " ".join("".join(o.get("text", "")) for o in cell["outputs"]).removeprefix("- ")
+                printed.append((processed.page_name(notebook), " ".join(some.split())[:60]))
+    assert printed and not [(name, some) for name, some in printed if some not in read[f"{name}.html"]]

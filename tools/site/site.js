@@ -41,16 +41,17 @@ function keepReadable() {
   }
 }
 
-// A picture that is wider than the screen says that there is more of it.
+// A picture or a table that is wider than the screen says that there is more of it.
 function sayScrolling(part, scrolls) {
-  if (!part.querySelector("img") || part.querySelector("figure")) return;
+  const what = part.querySelector("table") ? "table" : "picture";
+  if (!part.querySelector("img, table") || part.querySelector("figure, .scrolls")) return;
   const said = part.querySelector(":scope > .scrolling");
   part.classList.toggle("scrolls", scrolls);
   if (!scrolls) said?.remove();
   if (scrolls && !said) {
     const line = document.createElement("p");
     line.className = "scrolling";
-    line.textContent = "\u2194 The picture scrolls sideways.";
+    line.textContent = `\u2194 The ${what} scrolls sideways.`;
     part.prepend(line);
   }
 }
@@ -69,7 +70,17 @@ function setFormulas() {
   }
 }
 
+// The name of a module is broken behind a point or an underscore, not within a word.
+function breakNames() {
+  for (const name of document.querySelectorAll("h2 code .pre, .bd-sidebar-secondary code .pre")) {
+    const parts = name.textContent.split(/(?<=[._])/);
+    if (name.children.length) continue;
+    name.replaceChildren(...parts.flatMap((part, i) => i ? [document.createElement("wbr"), part] : [part]));
+  }
+}
+
 addEventListener("DOMContentLoaded", nameSummaries);
+addEventListener("DOMContentLoaded", breakNames);
 addEventListener("DOMContentLoaded", setFormulas);
 addEventListener("DOMContentLoaded", keepColumns);
 addEventListener("load", reachScrolling);
