@@ -317,3 +317,14 @@ def test_what_is_said_of_a_parameter_begins_in_one_way():
             if len(spaces) < 2 or re.fullmatch("[A-Z][a-z]+", word) and word not in names:
                 found.append((path, number, line.strip()))
     assert not found, listing(found)
+
+
+def test_code_that_is_shown_in_a_text_fits_a_page():
+    "88 characters; lines of a file that is shown as it is are as long as they are"
+    long = []
+    for path in sorted(nbs.rglob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "markdown":
+                blocks = re.findall(r"^```(?:py|python|sh)\n(.*?)^```", "".join(cell["source"]), re.M | re.S)
+                long += [(path.name, line) for block in blocks for line in block.splitlines() if len(line) > 88]
+    assert not long

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .distance_head import DistanceHead
-from .ties import distinct_rows
 from ..icnn.parts import ItemParts, item_parts
 from ..icnn.potential import ICNN
 
@@ -195,19 +194,8 @@ class _ManyPairs(_Divergence):
         pairs: int,  # how many pairs of them will be asked for
     ) -> ItemParts | None:  # None where `compare` is as fast, or a gradient is wanted
         "See `rolebregman.icnn.item_parts`"
-        own = type(self).compare is not _Divergence.compare  # a subclass has a distance of its own
+        own = getattr(self.compare, "__func__", None) is not _Divergence.compare  # a distance of its own
         return None if own else item_parts(self.potential, u, v, pairs)
-
-    def compare_all(self, u, v, exact=True):
-        "As `DistanceHead.compare_all`"
-        parts = self.item_parts(u, v, len(u) * len(v)) if exact else None
-        if parts is None: return super().compare_all(u, v, exact)
-        found = parts.all_pairs()
-        for side, rows in enumerate((u, v)):
-            first = distinct_rows(rows.__getitem__, len(rows)).to(found.device)
-            if not first.equal(torch.arange(len(rows), device=found.device)):
-                found = found.index_select(side, first)
-        return found
 
 # %% ../../nbs/02_role_heads.ipynb #d8d06f75
 class BregmanHead(_ManyPairs):

@@ -109,7 +109,7 @@ def parts_made(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["role_bregman", "icnn_bregman", "role_bregman_residual"])
 def test_twins_tie_where_there_are_pairs_enough_for_parts(name, dtype, threads, parts_made):
-    "Three copies of 67 items: in lists of pairs, and in the table of all"
+    "Three copies of 67 items, in lists of pairs"
     some = np.random.default_rng(2).normal(size=(67, WIDTH))
     features = np.concatenate([some, some, some]).astype(np.float32)
     i, j = (torch.from_numpy(part) for part in np.random.default_rng(3).integers(67, size=(2, 9000)))
@@ -118,12 +118,7 @@ def test_twins_tie_where_there_are_pairs_enough_for_parts(name, dtype, threads, 
         lists = score_lists(head, features, [(i, j), (i + 67, j), (i + 134, j + 67), (i, i), (i + 67, i)])
         assert lists[0].equal(lists[1]) and lists[0].equal(lists[2]) and lists[3].equal(lists[4])
         assert len(lists[0].unique()) > 1000 or dtype == torch.bfloat16
-        with torch.no_grad():
-            table = head.compare_all(*(encode_rows(side, features, range(201)) for side in
-                                       (head.encode_source, head.encode_target)))
-        assert all(table[a:a + 67, b:b + 67].equal(table[:67, :67]) for a in (0, 67, 134) for b in (0, 67, 134))
-        torch.testing.assert_close(table[i, j], lists[0], rtol=3e-7, atol=0)
-    assert len(parts_made) == 4 and all(parts_made)
+    assert len(parts_made) == 2 and all(parts_made)
 
 
 def test_calls_that_are_compared_with_each_other_are_asked_without_parts(parts_made):
