@@ -263,7 +263,7 @@ def evaluate(
     device: Device = "cpu",
     as_json_: Json = False,
 ):
-    """Measure a head: ranking, direction, MRR and more, and how far its probabilities can be trusted (--picture).
+    """Measure a head: ranking, direction, MRR and more, and how far its probabilities can be trusted (`--picture`).
 
     Of a file of pairs, columns and labels are those of `fit` where nothing else is said."""
     how = dict(source=source, target=target, label=label, min_label=min_label)

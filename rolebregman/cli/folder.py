@@ -17,7 +17,8 @@ import typer
 from .command import say
 
 # %% ../../nbs/cli/folder.ipynb #e39e89a1
-FILES = ("model.safetensors", "config.json", "split.csv", "items.csv", "report.txt", "report.json")  # the last says all
+FILES = ("model.safetensors", "config.json", "split.csv", "items.csv", "report.txt",
+         "report.json")  # of a head's folder; the last says the checksums of the others
 
 
 def require_writable(

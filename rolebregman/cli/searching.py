@@ -135,8 +135,8 @@ def score(
     The gap is the distance less the reverse distance: where it is negative, the pair runs as it is written. Pairs in a
     folder of Parquet files are scored file by file, and those that are there already are left out.
 
-    --decide asks the decision that fit has made from its validation pairs. It assumes how common the three answers
-    are, equally by default; where few of the pairs run at all, say so with --prior. Its threshold has the best F1 on
+    `--decide` asks the decision that fit has made from its validation pairs. It assumes how common the three answers
+    are, equally by default; where few of the pairs run at all, say so with `--prior`. Its threshold has the best F1 on
     the pairs of fit, so what is decided need not be the likeliest of the three."""
     if not decide and (prior, threshold) != (None, None):
         raise typer.BadParameter("--prior and --threshold belong to --decide")

@@ -140,7 +140,7 @@ def _check_disjoint(ds):
     return codes
 
 # %% ../../nbs/datasets/directed.ipynb #3f4ad12a
-PARTS = ("train", "valid", "test")  # of a split
+PARTS = ("train", "valid", "test")  # the parts of a split
 
 
 @dataclass(eq=False, repr=False)

@@ -138,7 +138,7 @@ def read_obo(
 # The three ontologies of the Gene Ontology
 NAMESPACES = ("biological_process", "cellular_component", "molecular_function")
 
-GO_RELEASE = "2021-12-15"  # of the file that is read
+GO_RELEASE = "2021-12-15"  # of the Gene Ontology that is read
 
 def _go_source(release):
     "The source of a release of the Gene Ontology; only of the default one is the checksum known"

@@ -106,7 +106,7 @@ def _words_of_gensim(known, wanted):
 
 # %% ../../nbs/datasets/vectors.ipynb #1c5dd9e0
 WORD_FILES = (*WORDS, "zip")  # kinds of files that hold vectors of words: only the wanted are read
-VECTOR_FILES = kinds_of("vectors")  # that may hold vectors
+VECTOR_FILES = kinds_of("vectors")  # kinds of files that may hold vectors
 
 
 def _vectors_of_array(array, where, report):

@@ -156,7 +156,8 @@ class Cones(Task):
 # %% ../../nbs/study/published.ipynb #b7e00010
 # The heads that are asked about word pairs, and those by the protocol of entailment cones
 PUBLISHED_HEADS = ("cosine", "order", "mlp", "direction_prior", "icnn_bregman", "role_bregman", "directed_bregman")
-CONE_HEADS = ("euclidean", "order", "entailment_cones", "mlp", "role_bregman", "directed_bregman")  # likewise
+# Heads that are trained in the protocol of the entailment cones
+CONE_HEADS = ("euclidean", "order", "entailment_cones", "mlp", "role_bregman", "directed_bregman")
 PUBLISHED = [*DETECTION, "f1"]  # columns beside those of every row
 
 

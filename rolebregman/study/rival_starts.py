@@ -66,7 +66,7 @@ class Start(Task):
         return head
 
 # %% ../../nbs/study/rival_starts.ipynb #49c77919
-START_DATASET = "go/cellular_component"  # where it is tried
+START_DATASET = "go/cellular_component"  # where the starts of rivals are tried
 START_RATES = (1e-3, 3e-3)  # step sizes, the better of which counts
 START_SEEDS = (100, 101)  # no table uses these seeds
 

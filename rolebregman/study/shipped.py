@@ -37,7 +37,7 @@ class Recipe:
 
 
 _TRAIN = dict(loss="softmax", negatives=256, hard_share=0.5, epochs=6, patience=0, weight_decay=0.1)
-# By name
+# How each head that is shipped is made, by its name
 SHIPPED = {
     "wordnet-minilm": Recipe(
         "wordnet", "nouns of WordNet 3.0 and their hypernyms", ("celery", "food"),

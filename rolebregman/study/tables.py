@@ -99,7 +99,7 @@ def narrow_table(
 
 # %% ../../nbs/study/tables.ipynb #307cf617
 COLORS = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, "#000000")  # of heads, or of datasets
-MARKERS = "osD^vP*"  # that go with them
+MARKERS = "osD^vP*"  # that go with the colours
 
 # %% ../../nbs/study/tables.ipynb #563c34c6
 def results_figure(
