@@ -6,6 +6,7 @@
 __all__ = ['data_app', 'data_list', 'data_fetch', 'data_show']
 
 # %% ../../nbs/cli/data.ipynb #22371819
+import textwrap
 from typing import Annotated
 
 import typer
@@ -39,7 +40,9 @@ def data_list(
         return show(as_json(found.to_dict("records")) if as_json_ else _files_text(found))
     from rolebregman.datasets.registry import LOADERS
     about = {name: (getattr(load, "func", load).__doc__ or "").splitlines()[0] for name, load in LOADERS.items()}
-    show(as_json(about) if as_json_ else "\n".join(f"{name:<16}{text}" for name, text in about.items()))
+    room = dict(width=80, subsequent_indent=" " * 16)
+    lines = [textwrap.fill(text, initial_indent=f"{name:<16}", **room) for name, text in about.items()]
+    show(as_json(about) if as_json_ else "\n".join(lines))
 
 # %% ../../nbs/cli/data.ipynb #aa42283d
 @command(data_app, "rolebregman data fetch go-basic.obo all-minilm-l6-v2", "rolebregman data fetch wordnet",
