@@ -116,6 +116,13 @@ def test_modules_are_imported_where_names_live_and_not_through_faces():
     assert not through, listing(through)
 
 
+def test_modules_name_each_other_from_where_they_stand():
+    "nbdev makes it so, but for an import of three lines and more, which it does not see"
+    absolute = [(path, node.lineno, node.module) for path, tree in rooms.items() for node in tree.body
+                if isinstance(node, ast.ImportFrom) and not node.level and node.module.split(".")[0] == "rolebregman"]
+    assert not absolute, listing(absolute)
+
+
 def test_no_private_name_crosses_a_module():
     private = re.compile(r"_(?!_)\w*")
     found = [(path, node.lineno, f"{name} of {module}") for path, tree in rooms.items()

@@ -18,9 +18,8 @@ from .command import (
 from .deciding import Prior, decision_said
 from .fitting import dataset_of, left_out_text, metrics_text
 from .folder import check_head, check_together, read_kept, report_of, split_table
-from rolebregman.cli.inputs import (
-    columns_text, ends_of, items_of, labels_of, options_said, pairs_of, relations_of, text_of,
-    vectors_of)
+from .inputs import (
+    columns_text, ends_of, items_of, labels_of, options_said, pairs_of, relations_of, text_of, vectors_of)
 
 # %% ../../nbs/cli/evaluating.ipynb #f7d2c21e
 def _check_asked(pairs, part, candidates, how, drop_seen):

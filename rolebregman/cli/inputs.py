@@ -221,10 +221,14 @@ def _column(name, columns, path):
     return same[0] if same else None
 
 
+def _how(head):
+    "The arguments with which `fit` has read its pairs; none where no report says so"
+    return (report_of(head) or dict(inputs=dict(how={})))["inputs"]["how"]
+
+
 def _used(head):
     "The columns that `fit` was told, else those that it took, and from which value on a pair holds"
-    report = report_of(head) or dict(inputs=dict(how={}))
-    how, read = report["inputs"]["how"], report.get("data", {}).get("read", {})
+    how, read = _how(head), (report_of(head) or {}).get("data", {}).get("read", {})
     used = {name: how.get(name) or read.get(f"{name} column") for name in ("source", "target", "label")}
     return used | dict(min_label=how.get("min_label"))
 
@@ -237,10 +241,10 @@ def text_of(
     **said,  # `sep` and `encoding`, as said now
 ) -> dict:  # the same, for `pair_blocks` and `from_pairs`
     "How a file of text is read: as said now, else as for `fit` where the file fits; what is taken from there is said."
-    how, used = (report_of(head) or dict(inputs=dict(how={})))["inputs"]["how"], _used(head)
-    before = {name: how[name] for name in ("sep", "encoding") if how.get(name)}
+    before = {name: value for name in ("sep", "encoding") if (value := _how(head).get(name))}
     if not before.keys() - said.keys() or not path.is_file(): return said
     from rolebregman.datasets.parts import text_that_fits
+    used = _used(head)
     ends = source or used["source"], target or used["target"]
     found = text_that_fits(path, *ends, **before | said) or text_that_fits(path, source, target, **before | said) or {}
     taken = {name: value for name, value in found.items() if value and name not in said}
@@ -289,8 +293,7 @@ def relations_of(
     said: dict,  # relation, relation_column, sep and encoding, as said now
 ) -> dict:  # the same, for `from_pairs`
     "Which relation of a file is meant: as said now, else that of `fit` where the file has a column of relations."
-    how = (report_of(head) or dict(inputs=dict(how={})))["inputs"]["how"]
-    before = {name: how[name] for name in ("relation", "relation_column") if how.get(name)}
+    before = {name: value for name in ("relation", "relation_column") if (value := _how(head).get(name))}
     if not before or "relation" in said: return said
     from rolebregman.datasets.columns import RELATION_COLUMNS
     from rolebregman.datasets.readers import columns_named

@@ -40,7 +40,7 @@ def _sizes(phi, radius, layers, out):
     return value, gradient
 
 # %% ../../nbs/icnn/parts.ipynb #1b9a0014
-_ROUNDINGS = 16  # of S, equation (4), that a pair in float64 may be off by; 2.5 is the most that was found
+_ROUNDINGS = 16  # of S, equation (4), that a pair in float64 may be off by; the networks above stay below 4
 _NEAR = _ROUNDINGS * torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps  # tau of equation (5)
 # Items, pairs, and pairs by the recursion at once; sources and targets of a tile: by what fits a cache
 _ITEMS, _PAIRS, _BY_RECURSION, _TILE = 1 << 9, 1 << 10, 1 << 11, (1 << 8, 1 << 13)
