@@ -86,7 +86,7 @@ from .gaps import run_gaps as run_gaps
 from .grid_search import AXES as AXES
 from .grid_search import GRID as GRID
 from .grid_search import neighbours as neighbours
-from .grid_search import search as search
+from .grid_search import search_grid as search_grid
 from .grid_search import trial_settings as trial_settings
 from .joint_training import JOINT_ARMS as JOINT_ARMS
 from .joint_training import few_edges as few_edges

@@ -24,7 +24,7 @@ from ..evaluation import filtered_ranks, rank_metrics
 from ..heads.ranking import Candidates, encode_rows
 from .neighbour_features import averaged_features
 from .runner import SCALES, Task, checked_names, run_grid
-from .grid_search import GRID, search
+from .grid_search import GRID, search_grid
 from .settings import chosen_settings
 from .store import SEARCH, Store
 from .tables import print_summary
@@ -138,8 +138,8 @@ def choose_citation_settings(
     seeds: tuple = (100,),  # kept apart from the seeds of every table
     **how,  # of `run_grid`
 ) -> pd.Series:  # the best validation score by head, in [0, 1]
-    "For each head the trial of `GRID` that is best on Cora's validation pairs, by `search`, which says what it raises."
-    found = search("cora", rows, chosen, heads, len(GRID), seeds=seeds, scale="paper", task=CitationTask,
+    "For each head the trial of `GRID` that is best on Cora's validation pairs. Raises what `search_grid` raises."
+    found = search_grid("cora", rows, chosen, heads, len(GRID), seeds=seeds, scale="paper", task=CitationTask,
                    columns=CITATION_COLUMNS, **how)
     return found.set_index("head")["score"]
 

@@ -13,7 +13,7 @@ from rolebregman.study import (
     chosen_settings,
     fit_and_evaluate,
     neighbours,
-    search,
+    search_grid,
 )
 
 
@@ -21,7 +21,7 @@ def test_a_search_in_which_every_trial_of_a_head_fails_chooses_nothing(tmp_path)
     how = dict(heads=["euclidean", "mlp"], budget=2, train=dict(epochs=1), progress=False,
                grid=[(lr, 1.0, 0.01, 1.0) for lr in (1e30, 1e31)])
     with pytest.raises(ValueError, match=r"every trial of euclidean on toy failed.*FloatingPointError: .*search.csv"):
-        search("toy", tmp_path / "search.csv", tmp_path / "chosen.json", **how)
+        search_grid("toy", tmp_path / "search.csv", tmp_path / "chosen.json", **how)
     assert not (tmp_path / "chosen.json").exists()
 
 
@@ -30,7 +30,7 @@ def test_search_takes_the_best_on_validation_and_keeps_the_rest(tmp_path):
     chosen.write_text(json.dumps({"other": {"mlp": {"train": {"lr": 5.0}}}}))
     how = dict(heads=["mlp", "euclidean"], budget=5, train=policy, progress=False,
                grid=[(lr, 1.0, 0.01, 1.0) for lr in (1e-6, 1e-2, 1e30)])
-    best = search("toy", tmp_path / "search.csv", chosen, **how).set_index("head")
+    best = search_grid("toy", tmp_path / "search.csv", chosen, **how).set_index("head")
     rows = Store(tmp_path / "search.csv", SEARCH).rows()
     assert (best["trials"] == 5).all() and rows["head"].value_counts().to_dict() == dict(mlp=5, euclidean=5)
     assert (rows["error"] != "").sum() == 2 and (rows["seed"] == 100).all()
@@ -48,7 +48,7 @@ def test_search_takes_the_best_on_validation_and_keeps_the_rest(tmp_path):
             for part in ("all", "all/node", "biological_process", "cellular_component/node")} == {3.0}
     assert chosen_settings(chosen, "wordnet/node", "mlp")["train"] == {}
     size = (tmp_path / "search.csv").stat().st_size
-    search("toy", tmp_path / "search.csv", chosen, **how)
+    search_grid("toy", tmp_path / "search.csv", chosen, **how)
     assert (tmp_path / "search.csv").stat().st_size == size
     kept = chosen_settings(chosen, "toy", "mlp")
     row = fit_and_evaluate(Task("toy", "mlp", 100, **kept, split="valid"))

@@ -22,7 +22,7 @@ from rolebregman.study import (
     more_negatives_tasks,
     more_negatives_trials,
     run_more_negatives,
-    search,
+    search_grid,
     validation_choices,
     with_chosen_negatives,
 )
@@ -128,7 +128,7 @@ def test_only_what_the_table_needs_is_fitted(tmp_path):
 
 def test_all_of_it_on_the_toy_tree_and_again(tmp_path, fast, capsys):
     heads = ["directed_bregman", "order"]
-    search("toy", tmp_path / "search.csv", tmp_path / "chosen.json", heads, budget=1, scale="paper")
+    search_grid("toy", tmp_path / "search.csv", tmp_path / "chosen.json", heads, budget=1, scale="paper")
     how = dict(datasets=["toy"], heads=heads, seeds=2, jobs=1, out=tmp_path)
     run_more_negatives(**how, choose=True)
     tried = Store(tmp_path / MORE_NEGATIVES_FILES[1], SEARCH).rows()
@@ -149,7 +149,7 @@ def test_what_is_missing_is_named(tmp_path, fast):
     with pytest.raises(ValueError, match=f"unknown head mpl; .*{CONTENDERS[0]}"): run_more_negatives(heads=["mpl"])
     with pytest.raises(FileNotFoundError, match="search.csv: there is no such file"):
         run_more_negatives(["toy"], out=tmp_path)
-    search("toy", tmp_path / "search.csv", tmp_path / "chosen.json", ["order"], budget=1, scale="paper")
+    search_grid("toy", tmp_path / "search.csv", tmp_path / "chosen.json", ["order"], budget=1, scale="paper")
     with pytest.raises(ValueError, match="no trials of toy order; --choose"):
         run_more_negatives(["toy"], ["order"], out=tmp_path)
 
