@@ -108,7 +108,9 @@ from .more_negatives import run_more_negatives as run_more_negatives
 from .more_negatives import validation_choices as validation_choices
 from .more_negatives import with_chosen_negatives as with_chosen_negatives
 from .neighbour_features import averaged_features as averaged_features
+from .outcomes import MATCHED as MATCHED
 from .outcomes import OUTCOMES as OUTCOMES
+from .outcomes import WRONG as WRONG
 from .outcomes import outcome_metrics as outcome_metrics
 from .outcomes import outcome_row as outcome_row
 from .outcomes import outcome_shares as outcome_shares

@@ -280,7 +280,7 @@ def fit_and_evaluate(
                 found["filtered_mrr"] = filtered_mrr(head, ds)
             row |= found | task.measure(head, ds)
             if outcomes:
-                row["outcomes"] = outcome_row(scores, ds, task.split)
+                row["outcomes"] = outcome_row(scores, ds, task.split, control)
         except Exception as error:
             row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
     return row

@@ -10,11 +10,16 @@ from rolebregman.baselines import HEADS, make_head
 from rolebregman.datasets import toy_tree
 from rolebregman.evaluation import Scores, score_split, split_metrics
 from rolebregman.study import (
+    CONTROL_METRICS,
+    MATCHED,
     OUTCOMES,
     SCALES,
+    WRONG,
     Store,
     Task,
+    control_metrics,
     fit_and_evaluate,
+    matched,
     outcome_metrics,
     outcome_row,
     outcome_shares,
@@ -23,6 +28,7 @@ from rolebregman.study import (
     run_grid,
     run_main_study,
     runner,
+    trained_control,
     unpack,
 )
 
@@ -55,7 +61,7 @@ def test_the_metrics_follow_from_the_outcomes_before_and_after_packing(c, ties):
     scores = random_scores(c, ties)
     outcomes, metrics = pair_outcomes(scores), split_metrics(scores)
     again = {name: unpack(pack(values)) for name, values in outcomes.items()}
-    for name in OUTCOMES: np.testing.assert_array_equal(again[name], outcomes[name])
+    for name in outcomes: np.testing.assert_array_equal(again[name], outcomes[name])
     for name, value in outcome_metrics(again, c).items(): assert value == pytest.approx(metrics[name], abs=1e-12)
     hits = {f"hits@{k}": (outcomes["rank"] <= k).mean() for k in (1, 3, 10)}
     assert hits == pytest.approx({name: metrics[name] for name in hits}, abs=1e-12)
@@ -70,11 +76,26 @@ def test_the_metrics_of_every_head_follow_from_its_outcomes(name):
     assert found == pytest.approx({key: metrics[key] for key in found}, abs=1e-12)
 
 
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_harder_counts_of_direction_follow_from_the_kind_of_a_pair(ties):
+    scores, control = random_scores(9, ties), random_scores(9, ties, seed=1)
+    match = torch.rand(200, generator=torch.Generator().manual_seed(2)) < 0.4
+    outcomes = {name: unpack(pack(values)) for name, values in pair_outcomes(scores, control, match).items()}
+    assert list(outcomes) == list(OUTCOMES) and set(outcomes["kind"]) == {0, MATCHED, WRONG, MATCHED + WRONG}
+    found, metrics = outcome_metrics(outcomes, 9), control_metrics(scores, control, match)
+    assert {name: found[name] for name in CONTROL_METRICS} == pytest.approx(metrics, abs=1e-12)
+
+
 def test_shares_by_hand():
     "Rank 1 of 4: all candidates behind; rank 3: half of them; rank 5: none"
     shares = outcome_shares(dict(rank=np.array([1, 3, 5]), direction=np.array([1, np.nan, 0.5])), 4)
     assert shares["ranking_accuracy"].tolist() == [1, 0.5, 0] and shares["mrr"].tolist() == [1, 1 / 3, 0.2]
     np.testing.assert_array_equal(shares["direction_accuracy"], [1, np.nan, 0.5])
+    assert set(shares) == {"ranking_accuracy", "direction_accuracy", "mrr"}, "a list of before has no kind"
+    kinds = dict(rank=np.ones(4), direction=np.array([1, 0, 0.5, np.nan]), kind=np.array([0.0, 1, 2, 3]))
+    shares = outcome_shares(kinds, 4)
+    np.testing.assert_array_equal(shares["direction_matched"], [np.nan, 0, np.nan, np.nan])
+    np.testing.assert_array_equal(shares["direction_prior_wrong"], [np.nan, np.nan, 0.5, np.nan])
 
 
 def test_no_one_way_pair_is_no_direction_accuracy():
@@ -121,7 +142,7 @@ def test_outcomes_are_those_of_the_row_in_the_order_of_the_edges(tmp_path):
     run_grid(tasks(), store, progress=False)
     task = tasks()[0]
     ds = task.open(quiet=True)
-    expected = pair_outcomes(score_split(task.trained(ds), ds))
+    expected = pair_outcomes(score_split(task.trained(ds), ds), trained_control(task, ds), matched(ds))
     line = store.pairs().iloc[0]
     assert (line["head"], line["seed"], line["candidates"]) == ("cosine", 0, 100)
     for name in OUTCOMES: np.testing.assert_array_equal(line[name], expected[name])
