@@ -20,6 +20,7 @@ from . import runner as runner
 from . import sentences as sentences
 from . import settings as settings
 from . import shipped as shipped
+from . import standings as standings
 from . import statistics as statistics
 from . import store as store
 from . import tables as tables
@@ -232,6 +233,16 @@ from .shipped import run_shipped as run_shipped
 from .shipped import shipped_card as shipped_card
 from .shipped import shipped_row as shipped_row
 from .shipped import write_shipped as write_shipped
+from .standings import FEWEST as FEWEST
+from .standings import Question as Question
+from .standings import STANDING as STANDING
+from .standings import ask_all as ask_all
+from .standings import enough_pairs as enough_pairs
+from .standings import head_sizes as head_sizes
+from .standings import metric_words as metric_words
+from .standings import standing_counts as standing_counts
+from .standings import standing_figure as standing_figure
+from .standings import standing_findings as standing_findings
 from .statistics import MARGIN as MARGIN
 from .statistics import RankTest as RankTest
 from .statistics import Shares as Shares
