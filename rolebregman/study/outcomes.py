@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ..datasets.directed import DirectedDataset
 from ..evaluation import Scores, ranks
-from .control import matched
 
 # %% ../../nbs/study/outcomes.ipynb #1adbfe1d
 OUTCOMES = ("rank", "direction", "kind")  # the lists that are kept, by name; a further one is a further name
@@ -91,10 +90,10 @@ def outcome_row(
     ds: DirectedDataset,  # where the pairs come from
     split: str = "test",  # which pairs
     control: Scores = None,  # of the control on the same pairs; without it there is no `kind`
+    match: Tensor = None,  # bool (m,), which pairs are matched
 ) -> dict:  # `pairs`, `candidates`, and the texts of `pack` by the names of `OUTCOMES`
     "The outcomes of a fit, as they are written."
     ids = ds.nodes["id"].astype(str).to_numpy()[ds.edges[split]]
-    found = pair_outcomes(scores, control, None if control is None else matched(ds, split))
-    texts = {name: pack(values) for name, values in found.items()}
+    texts = {name: pack(values) for name, values in pair_outcomes(scores, control, match).items()}
     return dict(pairs=sha256("\n".join(map("\t".join, ids.tolist())).encode()).hexdigest()[:8],
                 candidates=scores.negative.shape[1], **texts)

@@ -274,13 +274,14 @@ def fit_and_evaluate(
             found = dict(seconds=task.fit(head, ds).seconds, peak_memory_mb=_peak_memory())
             scores = score_split(head, ds, task.split)
             found |= split_metrics(scores) | dict(parameters=sum(p.numel() for p in head.parameters()))
+            match = matched(ds, task.split) if control else None
             if control:
-                found |= control_metrics(scores, control, matched(ds))
+                found |= control_metrics(scores, control, match)
             if task.split == "test" and task.dataset.split("/")[0] in RANKED_AMONG_ALL:
                 found["filtered_mrr"] = filtered_mrr(head, ds)
             row |= found | task.measure(head, ds)
             if outcomes:
-                row["outcomes"] = outcome_row(scores, ds, task.split, control)
+                row["outcomes"] = outcome_row(scores, ds, task.split, control, match)
         except Exception as error:
             row["error"] = " ".join(f"{type(error).__name__}: {error}".split())
     return row
