@@ -16,6 +16,7 @@ from .hyperbolic import EntailmentCones, HiT, Poincare
 from .scorers import MLP, Bilinear, DirectionPrior
 from ..heads.distance_head import DistanceHead
 from ..heads.role_head import BregmanHead
+from ..heads.sum_head import SumHead
 
 # %% ../../nbs/03_baselines.ipynb #55cc5d61
 # What a head is to the comparison
@@ -77,17 +78,21 @@ def make_head(
     name: str,  # A name in `HEADS`
     dim: int,  # width d of the embeddings
     inputs: str | None = None,  # raw, unit, scale or standard: how it sees them; None for the head's default
+    members: int = 1,  # so many of them as one, their `SumHead`; each with a start of its own, where a start is drawn
     **overrides,  # arguments of the head's class, in place of the registry's
 ) -> DistanceHead:  # A fresh head
-    "Build a head of the registry; its default `proj_dim` is at most `dim`. Raises `ValueError` for an unknown name"
+    """Build a head of the registry; its default `proj_dim` is at most `dim`.
+
+    Raises `ValueError` for an unknown name, or fewer than one member."""
     if not isinstance(name, str): raise TypeError(f"name: expected the name of a head, found {type(name).__name__}")
     if name not in HEADS: raise ValueError(f"there is no head {name!r}; the registry has {', '.join(HEADS)}")
+    if members < 1: raise ValueError(f"members is {members}; expected a whole number of at least 1")
     entry = HEADS[name]
     known = [key for key in inspect.signature(entry.head).parameters if key not in ("dim", "inputs")]
     if strange := [key for key in overrides if key not in known]:
         raise TypeError(f"{name} has no argument {strange[0]!r}; it takes {', '.join(known) or 'none but dim'}")
     config = {key: min(value, dim) if key == "proj_dim" else value for key, value in entry.config.items()}
-    head = entry.head(dim, **{**config, **overrides})
-    if inputs is not None:
+    made = [entry.head(dim, **{**config, **overrides}) for _ in range(members)]
+    for head in made if inputs is not None else ():
         head.inputs = inputs
-    return head
+    return made[0] if members == 1 else SumHead.of(made)

@@ -5,6 +5,7 @@ from . import inputs as inputs
 from . import ranking as ranking
 from . import role_head as role_head
 from . import shipped as shipped
+from . import sum_head as sum_head
 from . import ties as ties
 from .decision import CLASSES as CLASSES
 from .decision import Decision as Decision
@@ -13,8 +14,10 @@ from .decision import check_shares as check_shares
 from .decision import distance_features as distance_features
 from .decision import weights_mark as weights_mark
 from .distance_head import DistanceHead as DistanceHead
+from .distance_head import class_of as class_of
 from .distance_head import load_head as load_head
 from .files import config_mark as config_mark
+from .files import described as described
 from .files import difference as difference
 from .files import open_files as open_files
 from .files import read_json as read_json
@@ -41,6 +44,7 @@ from .role_head import SharedMap as SharedMap
 from .role_head import item_map as item_map
 from .shipped import head_folder as head_folder
 from .shipped import shipped_heads as shipped_heads
+from .sum_head import SumHead as SumHead
 from .ties import distinct_rows as distinct_rows
 from .ties import filled as filled
 from .ties import pair_distances as pair_distances

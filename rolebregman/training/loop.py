@@ -19,6 +19,7 @@ from ..common import BLUE, ORANGE, named_generator, require_type, sorted_unique
 from ..datasets.directed import DirectedDataset
 from ..evaluation import check_match, preference_rate, score_edges
 from ..heads.distance_head import DistanceHead
+from ..heads.inputs import Standardizer
 from .checkpoints import Checkpoint, identity, optimizer_tensors, restore_optimizer
 from .processes import Together
 from .steps import TrainConfig, batch_losses, make_step, on_device, sampler_of
@@ -242,7 +243,7 @@ def fit(
     require_type("config", config, TrainConfig, "TrainConfig(epochs=10) is one")
     began, edges, together = time.perf_counter(), len(ds.edges["train"]), Together()
     head.decision = None  # it belongs to the weights of before
-    if refit_inputs or not head.standardizer.fitted:
+    if refit_inputs or not all(part.fitted for part in head.modules() if isinstance(part, Standardizer)):
         head.fit_standardizer(ds.features, sorted_unique(ds.edges["train"].ravel()))
     trainable, sampler = any(p.requires_grad for p in head.parameters()), sampler_of(ds, config)
     run = _Run(head, make_step(head, ds, config, compile, sampler, losses) if trainable else None, config)

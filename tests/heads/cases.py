@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from rolebregman.baselines import HEADS, DeepDivergence, MaxAffineBregman, TransE, heads_of_group, make_head
-from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead
+from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, SumHead
 
 D = 6  # width of the embeddings
 F32, F64 = torch.float32, torch.float64
@@ -20,6 +20,8 @@ def _rivals():
         if name in NARROW: yield f"{name}-small", lambda name=name: make_head(name, D, **NARROW[name])
     yield "transe-euclidean", lambda: TransE(D, 5, 8, norm=2)
     yield "max_affine_bregman-hard", lambda: MaxAffineBregman(D, 9, temperature=0)
+    yield "sum", lambda: make_head("directed_bregman", D, members=2, hidden=(8, 7), rank=3, extra=2)
+    yield "sum-mixed", lambda: SumHead.of([BregmanHead(D, 4, (8,), inputs="unit"), make_head("order", D)], [2, 0.5])
     yield "deep_divergence-hard", lambda: DeepDivergence(D, 9, temperature=0, hidden=8)
 
 
