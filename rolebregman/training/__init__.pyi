@@ -2,6 +2,7 @@ from . import calibration as calibration
 from . import checkpoints as checkpoints
 from . import loop as loop
 from . import losses as losses
+from . import members as members
 from . import processes as processes
 from . import steps as steps
 from .calibration import Answers as Answers
@@ -25,6 +26,7 @@ from .losses import direction_loss as direction_loss
 from .losses import rank_loss as rank_loss
 from .losses import softmax_loss as softmax_loss
 from .losses import weighted_mean as weighted_mean
+from .members import fit_members as fit_members
 from .processes import Together as Together
 from .processes import joined as joined
 from .processes import number_here as number_here
