@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['questions', 'study', 'Datasets', 'Heads', 'Seeds', 'Processes', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS',
            'CHOSEN', 'names_in', 'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts',
-           'search', 'gains', 'role_maps', 'graded', 'published', 'decisions', 'shipped', 'gaps', 'citations', 'joint',
-           'explorer', 'bench']
+           'sums', 'search', 'gains', 'role_maps', 'graded', 'published', 'decisions', 'shipped', 'gaps', 'citations',
+           'joint', 'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -181,6 +181,26 @@ def rival_starts(
     "Other widths, starts and published forms of the rivals."
     from rolebregman.study.rival_starts import run_rival_starts
     carry_out(lambda: run_rival_starts(jobs, out, retry), out, as_json_)
+
+# %% ../../nbs/cli/study.ipynb #50a5c001
+@command(questions, "rolebregman study sums --jobs 2")
+def sums(
+    datasets: Datasets = "",
+    heads: Heads = "",
+    seeds: Seeds = 3,
+    jobs: Processes = 0,
+    out: Results = RESULTS,
+    chosen: Chosen = CHOSEN,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "Five heads as one, for our head and its strongest rivals."
+    from rolebregman.baselines.registry import HEADS
+    from rolebregman.study.runner import DATASETS, SCALES
+    from rolebregman.study.sums import SUM_HEADS, run_sums
+    datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
+    heads = names_in(heads, HEADS, "head") or SUM_HEADS
+    carry_out(lambda: run_sums(datasets, heads, seeds, jobs, out, chosen, retry), out, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f002
 def _named(datasets, heads=""):

@@ -23,6 +23,7 @@ from . import shipped as shipped
 from . import standings as standings
 from . import statistics as statistics
 from . import store as store
+from . import sums as sums
 from . import tables as tables
 from . import trials as trials
 from .citation_fits import CITATION_COLUMNS as CITATION_COLUMNS
@@ -212,7 +213,6 @@ from .runner import revision_of as revision_of
 from .runner import run_grid as run_grid
 from .runner import trained_control as trained_control
 from .sentences import INPUT_WORDS as INPUT_WORDS
-from .sentences import MAIN_METRICS as MAIN_METRICS
 from .sentences import as_list as as_list
 from .sentences import conclusions as conclusions
 from .sentences import findings as findings
@@ -243,6 +243,7 @@ from .standings import metric_words as metric_words
 from .standings import standing_counts as standing_counts
 from .standings import standing_figure as standing_figure
 from .standings import standing_findings as standing_findings
+from .statistics import MAIN_METRICS as MAIN_METRICS
 from .statistics import MARGIN as MARGIN
 from .statistics import RankTest as RankTest
 from .statistics import Shares as Shares
@@ -259,6 +260,16 @@ from .store import COLUMNS as COLUMNS
 from .store import KEY as KEY
 from .store import SEARCH as SEARCH
 from .store import Store as Store
+from .sums import MEMBERS as MEMBERS
+from .sums import SUM_HEADS as SUM_HEADS
+from .sums import SUM_WAYS as SUM_WAYS
+from .sums import SumTask as SumTask
+from .sums import run_sums as run_sums
+from .sums import sum_findings as sum_findings
+from .sums import sum_name as sum_name
+from .sums import sum_pairs as sum_pairs
+from .sums import sum_questions as sum_questions
+from .sums import sum_tasks as sum_tasks
 from .tables import COLORS as COLORS
 from .tables import MARKERS as MARKERS
 from .tables import against_itself as against_itself

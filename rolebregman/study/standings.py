@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 
 from ..common import BLUE, ORANGE
 from .control import CONTROL_METRICS
-from .sentences import MAIN_METRICS
-from .statistics import MARGIN, bootstrap_differences, head_shares, verdicts
+from .statistics import MAIN_METRICS, MARGIN, bootstrap_differences, head_shares, verdicts
 
 # %% ../../nbs/study/standings.ipynb #5a7d0007
 STANDING = (*MAIN_METRICS, *CONTROL_METRICS[::-1])  # the columns that are asked about

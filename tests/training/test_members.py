@@ -45,7 +45,8 @@ def test_members_that_start_alike_end_apart():
     tree = toy_tree(depth=4, branching=3, dim=8, seed=0)
     head = make_head("order", tree.dim, members=2)
     assert same(*head.members)
-    assert all(history.best_epoch for history in fit_members(head, tree, TrainConfig(epochs=4, lr=1e-2), progress=False))
+    histories = fit_members(head, tree, TrainConfig(epochs=4, lr=1e-2), progress=False)
+    assert all(history.best_epoch for history in histories)
     assert not same(*head.members)
 
 
