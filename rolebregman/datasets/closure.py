@@ -8,9 +8,11 @@ __all__ = ['relation_matrix', 'sorted_pairs', 'transitive_closure', 'note_implie
 # %% ../../nbs/datasets/closure.ipynb #2bfe1432
 from collections.abc import Sequence
 
-import networkx as nx
+import lazy_loader
 import numpy as np
 import scipy.sparse as sp
+
+_nx = lazy_loader.load("networkx")  # slow to load, and most calls can do without
 
 # %% ../../nbs/datasets/closure.ipynb #67bdd85d
 _MOST_STEPS, _MOST_PAIRS = 1 << 35, 1 << 27  # some minutes; 2 GiB
@@ -70,7 +72,7 @@ def find_cycles(
     targets: Sequence,  # m ids
 ) -> list[str]:  # one text for each group of nodes that reach each other
     "Cycles among directed edges, one for each strongly connected group, as `a -> b -> a`."
-    graph = nx.DiGraph(zip(sources, targets, strict=True))
-    groups = sorted(sorted(g) for g in nx.strongly_connected_components(graph) if len(g) > 1)
-    cycles = [nx.find_cycle(graph.subgraph(g), source=g[0]) for g in groups]
+    graph = _nx.DiGraph(zip(sources, targets, strict=True))
+    groups = sorted(sorted(g) for g in _nx.strongly_connected_components(graph) if len(g) > 1)
+    cycles = [_nx.find_cycle(graph.subgraph(g), source=g[0]) for g in groups]
     return [" -> ".join([str(a) for a, _ in c] + [str(c[0][0])]) for c in cycles]

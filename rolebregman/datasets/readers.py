@@ -20,13 +20,15 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import networkx as nx
+import lazy_loader
 import numpy as np
 import pandas as pd
 
 from ..common import refuse_unpacked, unpacked
 from .formats import PACKED, refusal
 from .whole_tables import WHOLE, edges_of
+
+_nx = lazy_loader.load("networkx")  # slow to load, and most calls can do without
 
 # %% ../../nbs/datasets/readers.ipynb #130e80d7
 @contextmanager
@@ -284,8 +286,8 @@ def as_table(
         given = given.collect()
     if hasattr(given, "to_pandas") and (hasattr(given, "columns") or hasattr(given, "column_names")):
         return _of_dataset(given)
-    if isinstance(given, nx.Graph): return edges_of(given, what)
     if isinstance(given, np.ndarray) or hasattr(given, "detach"): return _of_array(given)
+    if isinstance(given, _nx.Graph): return edges_of(given, what)
     hint = "pd.DataFrame(pairs, columns=['source', 'target']) makes one of a list or an array"
     if hasattr(given, "tocoo"):
         hint = "of an adjacency with a row for each source, np.stack(pairs.nonzero()) makes one"

@@ -24,16 +24,17 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import lazy_loader
 import pandas as pd
 import platformdirs
-import pooch
-import requests
-import urllib3
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from ..common import sha256, write_faults_named, write_whole
 from .catalogue import SOURCES, RawFile, Source
+
+# slow to load, and where all files are there already, nothing is fetched
+_pooch, _requests, _urllib3 = map(lazy_loader.load, ("pooch", "requests", "urllib3"))
 
 # %% ../../nbs/datasets/sources.ipynb #390e7696
 class FetchError(OSError):
@@ -129,9 +130,9 @@ def _require_answer(url):
     found = []
     def ask():
         try:
-            with requests.get(url, headers=HEADERS, stream=True, timeout=ANSWER_SECONDS) as r:
+            with _requests.get(url, headers=HEADERS, stream=True, timeout=ANSWER_SECONDS) as r:
                 found.append(r.status_code)
-        except requests.RequestException as e:
+        except _requests.RequestException as e:
             found.append(type(e).__name__)
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
@@ -147,15 +148,16 @@ def _web_faults():
     "Within `with`: faults of urllib3 are those of requests, which are tried again"
     try:
         yield
-    except urllib3.exceptions.HTTPError as e:
-        raise requests.ConnectionError(str(e)) from None
+    except _urllib3.exceptions.HTTPError as e:
+        raise _requests.ConnectionError(str(e)) from None
 
 def _limited(path, quiet):
     "A downloader for pooch that breaks off what is too long, or takes too long, and knows what is cut off"
     began = time.monotonic()
 
     def download(address, file, _):
-        with _web_faults(), requests.get(address, headers=HEADERS, stream=True, timeout=(ANSWER_SECONDS, 60)) as answer:
+        with _web_faults(), _requests.get(address, headers=HEADERS, stream=True,
+                                          timeout=(ANSWER_SECONDS, 60)) as answer:
             answer.raise_for_status()
             promised, done = int(answer.headers.get("Content-Length") or 0), 0
             bar = tqdm(total=promised or None, desc=path.name, unit="B", unit_scale=True, disable=quiet)
@@ -169,18 +171,18 @@ def _limited(path, quiet):
                     block = read(1 << 16, decode_content=True)
                     done += out.write(block)
                     bar.update(len(block))
-            if answer.raw.tell() < promised: raise requests.ConnectionError("it is cut off")
+            if answer.raw.tell() < promised: raise _requests.ConnectionError("it is cut off")
 
     return download
 
 def _from_web(address, folder, quiet):
     _require_answer(address)
-    pooch.get_logger().setLevel("ERROR")
+    _pooch.get_logger().setLevel("ERROR")
     name = urlsplit(address).path.rsplit("/", 1)[-1]
-    pup = pooch.create(folder, base_url="", urls={name: address}, registry={name: None}, retry_if_failed=2)
+    pup = _pooch.create(folder, base_url="", urls={name: address}, registry={name: None}, retry_if_failed=2)
     try:
         return Path(pup.fetch(name, downloader=_limited(Path(folder)/name, quiet)))
-    except requests.RequestException as e:
+    except _requests.RequestException as e:
         raise _NotDelivered(f"download of {name} broke off ({type(e).__name__})") from None
 
 # %% ../../nbs/datasets/sources.ipynb #87d259e7

@@ -10,8 +10,10 @@ import json
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
 
-import networkx as nx
+import lazy_loader
 import pandas as pd
+
+_nx = lazy_loader.load("networkx")  # slow to load, and most calls can do without
 
 # %% ../../nbs/datasets/whole_tables.ipynb #a401e007
 def _unique(entries):
@@ -61,25 +63,25 @@ def _workbook(path, source):
 
 
 def edges_of(
-    graph: nx.Graph,  # with a direction
+    graph,  # a directed graph of networkx
     where: str | Path,  # what an error names
 ) -> pd.DataFrame:  # source, target, and the attributes of the edges
     "The edges of a graph. Raises `TypeError` where they have no direction, `ValueError` where an attribute is an end."
     if not graph.is_directed():
         raise TypeError(f"{where}: a {type(graph).__name__} has no direction; pass a networkx DiGraph")
     try:
-        return nx.to_pandas_edgelist(graph)
-    except nx.NetworkXError as e:  # an attribute of that name
+        return _nx.to_pandas_edgelist(graph)
+    except _nx.NetworkXError as e:  # an attribute of that name
         raise ValueError(f"{where}: {e} Rename the attribute of the edges") from None
 
 
-def _graph(read, **how):
+def _graph(kind):
     "A reader of a graph's file"
     def table(path, source):
         try:
             with source.open("rb") as file:
-                graph = read(file, **how)
-        except (nx.NetworkXError, ParseError, IndexError, KeyError, TypeError) as e:
+                graph = getattr(_nx, f"read_{kind}")(file)
+        except (_nx.NetworkXError, ParseError, IndexError, KeyError, TypeError) as e:
             message = f"{path} cannot be read as a graph ({e}); save it again, or as a CSV of its edges"
             raise ValueError(message) from None
         if not graph.is_directed():
@@ -93,5 +95,4 @@ def _graph(read, **how):
 # What reads each kind: a function of the file that an error names, and of what to read
 WHOLE = dict(parquet=lambda path, source: pd.read_parquet(source), feather=lambda path, source: pd.read_feather(source),
              orc=lambda path, source: pd.read_orc(source), jsonl=_json_lines, ndjson=_json_lines, json=_json_records,
-             xlsx=_workbook, graphml=_graph(nx.read_graphml), gml=_graph(nx.read_gml), gexf=_graph(nx.read_gexf),
-             net=_graph(nx.read_pajek))
+             xlsx=_workbook, graphml=_graph("graphml"), gml=_graph("gml"), gexf=_graph("gexf"), net=_graph("pajek"))

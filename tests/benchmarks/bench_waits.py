@@ -34,6 +34,7 @@ def clocked(run, *given):
 def command(line, folder, threads):
     "Seconds of a command of its own process, from its start to its end, by the clock and of the processor"
     own = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(Path(__file__).parents[2])}
+    own.pop("PYTHONDONTWRITEBYTECODE", None)  # who uses a command has its modules compiled
     began = time.perf_counter()
     with open(folder / "said.txt", "w") as said:
         process = subprocess.Popen([sys.executable, "-m", "rolebregman", *line.split()], cwd=folder, env=own,
@@ -76,6 +77,19 @@ def project(folder, pairs, threads):
     return ids
 
 
+def distances(head, features, edges, block=1 << 17):
+    "What `rolebregman score` computes of pairs: both distances of each, by the recursion, so that they tie with search's"
+    from rolebregman.heads.ranking import encode_rows
+    from rolebregman.heads.ties import distinct_rows, pair_distances
+    with torch.inference_mode():
+        rows, places = np.unique(edges, return_inverse=True)
+        sides = [encode_rows(encode, features, rows) for encode in (head.encode_source, head.encode_target)]
+        first = [distinct_rows(side.__getitem__, len(side)) for side in sides]
+        for some in torch.from_numpy(places.reshape(-1, 2)).split(block):
+            ends = torch.cat([some[:, 0], some[:, 1]]), torch.cat([some[:, 1], some[:, 0]])
+            pair_distances(head, *sides, *ends, first=first, parts=False)
+
+
 def of_score(folder, rounds, threads):
     "Rows on `rolebregman score`"
     from rolebregman.cli.inputs import items_of, vectors_of
@@ -91,12 +105,16 @@ def of_score(folder, rounds, threads):
                             for block in blocks])
     tables, spent = clocked(lambda: [*map(Scorer(head, features, index, ids=seen), blocks)])
     parts["text written"] = clocked(lambda: [csv_text(table) for table in tables])[1]
-    alone = lambda: clocked(score_edges, head, features, edges, edges[:, :0])[1]
+    command("score head two.csv", folder, threads)  # compiles what it imports
     seconds = rounds_of({"score": lambda: command("score head pairs.csv --out scores.csv", folder, threads),
-                         "distances": alone, "two": lambda: command("score head two.csv", folder, threads)}, rounds)
+                         "distances": lambda: clocked(distances, head, features, edges)[1],
+                         "parts": lambda: clocked(score_edges, head, features, edges, edges[:, :0])[1],
+                         "two": lambda: command("score head two.csv", folder, threads)}, rounds)
     rival, what = seconds["distances"], f"rolebregman score, {total:,} pairs"
     yield row(what, "the distances alone", rival)
     yield row(what, "all else", seconds["score"], "the distances alone", rival, 1.0, less=1)
+    yield row(what, "all, by the recursion", seconds["score"], "the distances alone by parts of items, as in evaluate",
+              seconds["parts"])
     parts = {"start, imports and two pairs": np.median(seconds["two"], 0), **parts,
              "distances": np.median(rival, 0), "blocks, looking up, tables": spent - np.median(rival, 0)}
     for name, times in parts.items(): yield row("parts of rolebregman score", name, times[None])
@@ -108,6 +126,7 @@ def of_search(folder, ids, rounds, threads):
     from rolebregman.retrieval import TargetIndex
     head, features = load_head(folder / "head"), np.load(folder / "vectors.npy", mmap_mode="r")
     asked = ids[::ITEMS // ASKED]
+    command("search head item0", folder, threads)  # compiles what it imports
     leave = np.arange(ASKED), np.arange(0, ITEMS, ITEMS // ASKED)
     index = TargetIndex(head, features)
     search = lambda index: index.search(features[::ITEMS // ASKED], 10, filter=leave)
