@@ -136,10 +136,11 @@ class _NearTies(_Bounds):
 
     def _settle(self, u, own, i, j):
         "-1, 0 or 1: whether candidate `j` is nearer to source `i` than its own target, as near, or farther"
-        sign = [u.new_zeros(0)]
-        for a, b in zip(i.split(1 << 12), j.split(1 << 12)):
+        sign, (some, place) = [u.new_zeros(0)], torch.unique(i, return_inverse=True)
+        level = torch.cat([sign[0], *(self.head.compare(u[a], self.targets[own[a]]) for a in some.split(1 << 12))])
+        for a, b, at in zip(i.split(1 << 12), j.split(1 << 12), place.split(1 << 12)):
             theirs, mine = self.targets[b], self.targets[own[a]]
-            difference = self.head.compare(u[a], theirs) - self.head.compare(u[a], mine)
+            difference = self.head.compare(u[a], theirs) - level[at]
             if not difference.isfinite().all():
                 raise ValueError(f"{type(self.head).__name__} gives a distance that is not finite; nothing is ranked "
                                  "by it. Train with a lower lr, or look for extreme values in the features")

@@ -78,7 +78,7 @@ def project(folder, pairs, threads):
 
 
 def distances(head, features, edges, block=1 << 17):
-    "What `rolebregman score` computes of pairs: both distances of each, by the recursion, so that they tie with search's"
+    "What `rolebregman score` computes of pairs: both distances, by the recursion, so that they tie with search's"
     from rolebregman.heads.ranking import encode_rows
     from rolebregman.heads.ties import distinct_rows, pair_distances
     with torch.inference_mode():
