@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['questions', 'study', 'Datasets', 'Heads', 'Seeds', 'Processes', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS',
            'CHOSEN', 'names_in', 'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts',
-           'sums', 'search', 'gains', 'role_maps', 'graded', 'published', 'decisions', 'shipped', 'gaps', 'citations',
-           'joint', 'explorer', 'bench']
+           'sums', 'standing', 'search', 'gains', 'role_maps', 'graded', 'published', 'decisions', 'shipped', 'gaps',
+           'citations', 'joint', 'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -201,6 +201,18 @@ def sums(
     datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
     heads = names_in(heads, HEADS, "head") or SUM_HEADS
     carry_out(lambda: run_sums(datasets, heads, seeds, jobs, out, chosen, retry), out, as_json_)
+
+# %% ../../nbs/cli/study.ipynb #50a5c002
+@command(questions, "rolebregman study standing", "rolebregman study standing --rows runs/paper.csv --out runs")
+def standing(
+    rows: Annotated[Path, typer.Option(help="Rows with outcomes of test pairs.")] = RESULTS / "main.csv",
+    head: Annotated[str, typer.Option(help="Whose standing.")] = "directed_bregman",
+    out: Results = RESULTS,
+    as_json_: Json = False,
+):
+    "Whether any head is clearly better than one, anywhere: all questions at once."
+    from rolebregman.study.standings import run_standing
+    carry_out(lambda: run_standing(rows, out / "standing.csv", head), out, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f002
 def _named(datasets, heads=""):

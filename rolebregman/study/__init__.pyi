@@ -240,6 +240,7 @@ from .standings import ask_all as ask_all
 from .standings import enough_pairs as enough_pairs
 from .standings import head_sizes as head_sizes
 from .standings import metric_words as metric_words
+from .standings import run_standing as run_standing
 from .standings import standing_counts as standing_counts
 from .standings import standing_figure as standing_figure
 from .standings import standing_findings as standing_findings

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STANDING', 'FEWEST', 'enough_pairs', 'Question', 'ask_all', 'metric_words', 'standing_figure', 'standing_counts',
-           'standing_findings', 'head_sizes']
+           'standing_findings', 'run_standing', 'head_sizes']
 
 # %% ../../nbs/study/standings.ipynb #5a7d0004
 from typing import NamedTuple
@@ -14,9 +14,11 @@ import pandas as pd
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from ..common import BLUE, ORANGE
+from ..baselines.registry import HEADS
+from ..common import BLUE, ORANGE, write_whole
 from .control import CONTROL_METRICS
 from .statistics import MAIN_METRICS, MARGIN, bootstrap_differences, head_shares, verdicts
+from .store import Store
 
 # %% ../../nbs/study/standings.ipynb #5a7d0007
 STANDING = (*MAIN_METRICS, *CONTROL_METRICS[::-1])  # the columns that are asked about
@@ -35,13 +37,21 @@ def enough_pairs(
         return False
     return min(int((~np.isnan(table)).sum()) for table in shares.tables) >= FEWEST
 
-
+# %% ../../nbs/study/standings.ipynb #5a7d1001
 class Question(NamedTuple):
     "A head beside others"
 
     head: str = "directed_bregman"  # the one
     others: list | None = None  # the heads it is compared with; all others by default
     metrics: tuple = STANDING  # columns that follow from outcomes
+
+
+def _rivals(question, heads, metric):
+    "The heads that a question on a column is about"
+    others = [head for head in question.others or heads if head != question.head]
+    if metric not in CONTROL_METRICS: return others
+    kinds = {head: HEADS.get(head.partition(",")[0]) for head in others}
+    return [head for head, kind in kinds.items() if not kind or not (kind.head.symmetric or kind.group == "control")]
 
 
 def ask_all(
@@ -53,13 +63,13 @@ def ask_all(
     """All differences that are asked about, and what may be said of each where all are asked at once.
 
     As many resamples as so many differences need, where none are given. Raises what `bootstrap_differences` raises."""
-    datasets, rivals = [some for _, some in pairs.groupby("dataset", sort=False)], pairs["head"].nunique() - 1
-    asked = [(some, metric, question) for question in questions or (Question(),) for some in datasets
+    asked = [(some, metric, question, _rivals(question, list(dict.fromkeys(some["head"])), metric))
+             for question in questions or (Question(),) for _, some in pairs.groupby("dataset", sort=False)
              for metric in question.metrics if enough_pairs(some, metric)]
-    count = max(1, sum(len(question.others) if question.others else rivals for _, _, question in asked))
+    count = max(1, sum(len(rivals) for *_, rivals in asked))
     resamples = how.pop("resamples", max(9999, int(np.ceil(4 * count / alpha)) - 1))
-    found = [bootstrap_differences(some, question.head, question.others, metric, resamples=resamples, **how)
-             .assign(metric=metric, head=question.head) for some, metric, question in asked]
+    found = [bootstrap_differences(some, question.head, rivals, metric, resamples=resamples, **how)
+             .assign(metric=metric, head=question.head) for some, metric, question, rivals in asked if rivals]
     return verdicts(pd.concat(found, ignore_index=True), alpha, resamples)
 
 # %% ../../nbs/study/standings.ipynb #5a7d000d
@@ -91,7 +101,7 @@ def standing_figure(
             colors[y, x] = to_rgba(*_LOOK[line.verdict])
             ax.text(x, y, f"{100 * line.difference:+.1f}", ha="center", va="center", fontsize=6)
         ax.imshow(colors, aspect="auto")
-        ax.set_title(metric_words(metric), fontsize=8)
+        ax.set_title(metric_words(metric).replace(", ", ",\n"), fontsize=8)
         ax.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
         ax.set_yticks(range(len(heads)), heads, fontsize=7)
         ax.tick_params(length=0)
@@ -126,6 +136,23 @@ def standing_findings(
     rest = [f"{name} ({value:.0%})" for name, value in share[share <= 0.5].sort_values().items()]
     return [*said, f"It is clearly better on most questions than {len(share) - len(rest)} of {len(share)} heads; not "
                    f"than {', '.join(rest) or 'none'}."]
+
+# %% ../../nbs/study/standings.ipynb #5a7d1003
+def run_standing(
+    rows,  # CSV of the main study, with the outcomes of each test pair beside it
+    out,  # CSV for the answers
+    head: str = "directed_bregman",  # of which they are
+    **how,  # of `ask_all`
+) -> pd.DataFrame:  # of `ask_all`: how the head stands, and role maps beside none
+    "Ask, write the answers, and print what they say. Raises a ValueError where no outcomes were kept."
+    pairs = Store(rows).pairs()
+    if not len(pairs): raise ValueError(f"{rows} has no outcomes of test pairs beside it; study --outcomes keeps them")
+    asked = Question(head), Question("role_bregman", ["icnn_bregman"], MAIN_METRICS)
+    there = [one for one in asked if {one.head, *(one.others or [])} <= set(pairs["head"])]
+    lines = ask_all(pairs, *there, **how)
+    write_whole(out, lines.to_csv(index=False, float_format="%.6g"))
+    print(*standing_findings(lines[lines["head"] == head], head), sep="\n")
+    return lines
 
 # %% ../../nbs/study/standings.ipynb #5a7d0015
 def head_sizes(

@@ -6,6 +6,7 @@ from matplotlib.colors import to_rgb
 
 from rolebregman.common import BLUE, ORANGE
 from rolebregman.study import (
+    CONTROL_METRICS,
     MAIN_METRICS,
     STANDING,
     Question,
@@ -13,9 +14,11 @@ from rolebregman.study import (
     enough_pairs,
     head_sizes,
     metric_words,
+    run_standing,
     standing_counts,
     standing_figure,
     standing_findings,
+    standings,
 )
 from rolebregman.study.standings import FEWEST
 
@@ -67,6 +70,27 @@ def test_two_questions_are_one_family():
     assert lines.query("head == 'worse'")["verdict"].tolist() == ["worse"]
 
 
+def test_the_harder_columns_are_not_asked_of_heads_without_a_direction_nor_of_the_control():
+    heads = dict(ours=0.8, order=0.7, cosine=0.5, direction_prior=0.6) | {"order, 5 apart": 0.7, "cosine, 5 apart": 0.5}
+    lines = ask_all(outcomes("one", heads=heads), Question("ours"))
+    asked = lines.groupby("metric")["against"].agg(list).to_dict()
+    assert all(set(asked[name]) == set(heads) - {"ours"} for name in MAIN_METRICS)
+    assert all(set(asked[name]) == {"order", "order, 5 apart"} for name in CONTROL_METRICS)
+
+
+def test_the_answers_are_kept_to_the_last_digit_that_is_written(tmp_path, monkeypatch, capsys):
+    pairs = pd.concat([outcomes("one"), outcomes("one", heads=dict(role_bregman=0.9, icnn_bregman=0.5))])
+    monkeypatch.setattr(standings.Store, "pairs", lambda store: pairs)
+    run_standing("rows.csv", tmp_path / "a.csv", "ours")
+    lines = run_standing("rows.csv", tmp_path / "b.csv", "ours")
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    kept = pd.read_csv(tmp_path / "a.csv")
+    assert set(kept["head"]) == {"ours", "role_bregman"} and kept["verdict"].tolist() == lines["verdict"].tolist()
+    np.testing.assert_allclose(kept["difference"], lines["difference"], rtol=1e-5, atol=1e-9)
+    assert kept.query("head == 'role_bregman'")["verdict"].tolist() == ["better"] * 3
+    assert "ours is clearly better in" in capsys.readouterr().out
+
+
 def test_as_many_resamples_as_the_questions_need():
     many = outcomes("one", 2, 40, {f"head{i}": 0.5 for i in range(230)} | dict(ours=0.5), kinds=False)
     question = Question("ours", metrics=MAIN_METRICS[:2])
@@ -107,7 +131,7 @@ def test_no_head_that_is_better_is_said_so(lines):
 
 def test_a_cell_has_the_colour_of_its_verdict_and_the_difference_in_hundredths(lines):
     figure = standing_figure(lines, "how ours stands")
-    assert [ax.get_title() for ax in figure.axes] == [metric_words(name) for name in STANDING]
+    assert [ax.get_title().replace("\n", " ") for ax in figure.axes] == [metric_words(name) for name in STANDING]
     ax = figure.axes[1]
     heads = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     image = ax.images[0].get_array()
