@@ -471,9 +471,8 @@ def test_memory_is_not_shared_between_parameters(case):
 
 def _directed():
     for name in HEADS: yield name, partial(make_head, name)
-    for roles in ROLES:
-        for maps in MAPS:
-            yield f"bregman-{roles}-{maps}", partial(BregmanHead, hidden=(32, 32), rank=8, roles=roles, maps=maps)
+    for roles, maps in zip(ROLES, [*MAPS, MAPS[1]]):  # all sides, all maps
+        yield f"bregman-{roles}-{maps}", partial(BregmanHead, hidden=(32, 32), rank=8, roles=roles, maps=maps)
 
 
 DIRECTED = {name: make for name, make in _directed() if not make(2).symmetric}
