@@ -110,8 +110,8 @@ def main(
             "bregman": stepper(ours(), ds),
             "bregman, compiled": stepper(ours(), ds, compile=True),
         }
-        bars = [("bregman", "bregman, double backward", 1.1), ("bregman, compiled", "bregman, double backward", 0.6),
-                ("bregman", "mlp", 1.5), ("bregman, compiled", "mlp", 1.0)]
+        bars = [("bregman", "bregman, double backward", 0.9), ("bregman, compiled", "bregman, double backward", 0.5),
+                ("bregman", "mlp", None), ("bregman, compiled", "mlp", 1.2)]
         table = [*rows(f"training step, batch {BATCH}", interleave(steps, rounds), bars)]
         head = ours(dim=PROJ)
         scores = {
@@ -119,7 +119,7 @@ def main(
             "bregman": scorer(head.compare, u, v),
             "bregman, compiled": scorer(compiled(head.compare), u, v),
         }
-        bars = [("bregman, compiled", "bregman, autograd", 0.5), ("bregman", "bregman, autograd", None)]
+        bars = [("bregman, compiled", "bregman, autograd", 0.4), ("bregman", "bregman, autograd", None)]
         table += rows(f"scoring {SCORED} pairs", interleave(scores, rounds), bars)
         batch = interleave(rivals_of_a_batch(u[:BATCH], v[:BATCH]), rounds // 3)
         bars = [("bregman, product form", rival, None) for rival in batch if "cdist" in rival or "metric" in rival]
