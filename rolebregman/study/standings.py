@@ -62,7 +62,11 @@ def ask_all(
 ) -> pd.DataFrame:  # `metric`, `head`, and what `verdicts` gives: `head` minus `against`
     """All differences that are asked about, and what may be said of each where all are asked at once.
 
-    As many resamples as so many differences need, where none are given. Raises what `bootstrap_differences` raises."""
+    As many resamples as so many differences need, where none are given. Raises a ValueError for a head without
+    outcomes, and what `bootstrap_differences` raises."""
+    wanted = [name for one in questions or (Question(),) for name in (one.head, *(one.others or []))]
+    if gone := [name for name in dict.fromkeys(wanted) if name not in set(pairs["head"])]:
+        raise ValueError(f"no outcomes of {', '.join(gone)}; there are those of {', '.join(sorted(set(pairs['head'])))}")
     asked = [(some, metric, question, _rivals(question, list(dict.fromkeys(some["head"])), metric))
              for question in questions or (Question(),) for _, some in pairs.groupby("dataset", sort=False)
              for metric in question.metrics if enough_pairs(some, metric)]
@@ -132,6 +136,10 @@ def standing_findings(
         worse = [f"{dataset}: {', '.join(f'{r.against} ({-r.difference:+.3f})' for r in part.itertuples())}"
                  for dataset, part in some[some["verdict"] == "worse"].sort_values("difference").groupby("dataset")]
         said.append(f"In {metric_words(metric)} clearly better than it are " + ("; ".join(worse) or "no heads") + ".")
+    there = set(lines[["dataset", "metric"]].itertuples(index=False, name=None))
+    if left := [f"{metric_words(metric)} on {dataset}" for dataset in dict.fromkeys(lines["dataset"])
+                for metric in dict.fromkeys(lines["metric"]) if (dataset, metric) not in there]:
+        said.append(f"Not asked, for fewer than {FEWEST} pairs count: {', '.join(left)}.")
     share = lines.assign(won=lines["verdict"] == "better").groupby("against", sort=False)["won"].mean()
     rest = [f"{name} ({value:.0%})" for name, value in share[share <= 0.5].sort_values().items()]
     return [*said, f"It is clearly better on most questions than {len(share) - len(rest)} of {len(share)} heads; not "
@@ -144,12 +152,12 @@ def run_standing(
     head: str = "directed_bregman",  # of which they are
     **how,  # of `ask_all`
 ) -> pd.DataFrame:  # of `ask_all`: how the head stands, and role maps beside none
-    "Ask, write the answers, and print what they say. Raises a ValueError where no outcomes were kept."
+    "Ask, write the answers, and print what they say. Raises a ValueError where no outcomes were kept, or none of it."
     pairs = Store(rows).pairs()
     if not len(pairs): raise ValueError(f"{rows} has no outcomes of test pairs beside it; study --outcomes keeps them")
-    asked = Question(head), Question("role_bregman", ["icnn_bregman"], MAIN_METRICS)
-    there = [one for one in asked if {one.head, *(one.others or [])} <= set(pairs["head"])]
-    lines = ask_all(pairs, *there, **how)
+    maps = Question("role_bregman", ["icnn_bregman"], MAIN_METRICS)
+    both = {"role_bregman", "icnn_bregman"} <= set(pairs["head"])
+    lines = ask_all(pairs, Question(head), *[maps] * both, **how)
     write_whole(out, lines.to_csv(index=False, float_format="%.6g"))
     print(*standing_findings(lines[lines["head"] == head], head), sep="\n")
     return lines

@@ -111,6 +111,21 @@ def test_a_column_without_pairs_enough_is_left_out():
         ("some", "direction_prior_wrong")}
 
 
+def test_a_head_without_outcomes_is_named(tmp_path, monkeypatch):
+    pairs = outcomes("one")
+    with pytest.raises(ValueError, match="no outcomes of gone; there are those of better, level, ours, worse"):
+        ask_all(pairs, Question("ours", ["gone"]))
+    monkeypatch.setattr(standings.Store, "pairs", lambda store: pairs)
+    with pytest.raises(ValueError, match="no outcomes of gone"): run_standing("rows.csv", tmp_path / "a.csv", "gone")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_not_asked_is_said(lines):
+    some = lines[(lines["dataset"] == "one") | (lines["metric"] != "direction_matched")]
+    assert "Not asked, for fewer than 20 pairs count: direction, matched on other." in standing_findings(some, "ours")
+    assert not any("Not asked" in said for said in standing_findings(lines, "ours"))
+
+
 def test_counts_and_sentences(lines):
     counts = standing_counts(lines)
     assert list(counts.index) == ["better", "level", "worse"], "the hardest rival first"
