@@ -277,6 +277,21 @@ def test_modules_and_exported_cells_stay_readable():
     assert not long, listing(long)
 
 
+def test_an_import_stands_apart_from_what_a_cell_does():
+    "Where the library is documented, every cell that imports is run, without the cells before it"
+    mixed = []
+    for path in notebooks:
+        cells = [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+        if not any("#| default_exp" in "".join(cell["source"]) for cell in cells): continue
+        for cell in cells:
+            source = "".join(cell["source"])
+            body = ast.parse(source).body
+            imported = [isinstance(node, ast.Import | ast.ImportFrom) for node in body]
+            if any(imported) and not all(imported) and "#| export" not in source and "nbdev" not in source:
+                mixed.append((path, 0, f"id {cell['id']} imports and does more: give its imports a cell of their own"))
+    assert not mixed, listing(mixed)
+
+
 def parts(node):
     "The blocks of a compound statement"
     for name in ("body", "orelse", "finalbody"):

@@ -66,7 +66,8 @@ def ask_all(
     outcomes, and what `bootstrap_differences` raises."""
     wanted = [name for one in questions or (Question(),) for name in (one.head, *(one.others or []))]
     if gone := [name for name in dict.fromkeys(wanted) if name not in set(pairs["head"])]:
-        raise ValueError(f"no outcomes of {', '.join(gone)}; there are those of {', '.join(sorted(set(pairs['head'])))}")
+        there = ", ".join(sorted(set(pairs["head"])))
+        raise ValueError(f"no outcomes of {', '.join(gone)}; there are those of {there}")
     asked = [(some, metric, question, _rivals(question, list(dict.fromkeys(some["head"])), metric))
              for question in questions or (Question(),) for _, some in pairs.groupby("dataset", sort=False)
              for metric in question.metrics if enough_pairs(some, metric)]
@@ -152,7 +153,7 @@ def run_standing(
     head: str = "directed_bregman",  # of which they are
     **how,  # of `ask_all`
 ) -> pd.DataFrame:  # of `ask_all`: how the head stands, and role maps beside none
-    "Ask, write the answers, and print what they say. Raises a ValueError where no outcomes were kept, or none of it."
+    "Ask, write the answers, and print what they say. Raises a ValueError where no outcomes were kept."
     pairs = Store(rows).pairs()
     if not len(pairs): raise ValueError(f"{rows} has no outcomes of test pairs beside it; study --outcomes keeps them")
     maps = Question("role_bregman", ["icnn_bregman"], MAIN_METRICS)
