@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..datasets.directed import DirectedDataset
 from ..heads.sum_head import SumHead
 from .runner import DATASETS, SCALES, Task, checked_names, run_grid
 from .settings import chosen_settings
@@ -53,7 +52,7 @@ class SumTask(Task):
                 member.inputs = inputs
         return head
 
-    def fit(self, head: SumHead, ds: DirectedDataset) -> History:
+    def fit(self, head, ds) -> History:
         "Train the sum on `ds`: each member for itself, or all as one. Raises what `fit` raises."
         if self.way != "apart": return super().fit(head, ds)
         histories = fit_members(head, ds, self.training, progress=False)

@@ -64,6 +64,11 @@ def test_faults_are_one_line(tmp_path, wrong, said):
     assert done.stderr.startswith(said) and done.stderr.count("\n") == 1
 
 
+def test_a_standing_needs_outcomes_of_test_pairs(tmp_path):
+    done = run("study standing --rows none.csv --out new", tmp_path, 1)
+    assert done.stderr.startswith("Error: none.csv has no outcomes of test pairs") and not list(tmp_path.iterdir())
+
+
 @pytest.fixture
 def other():
     "A sub-command for the time of a test"
