@@ -53,7 +53,7 @@ class SumTask(Task):
         return head
 
     def fit(self, head, ds) -> History:
-        "Train the sum on `ds`: each member for itself, or all as one. Raises what `fit` raises."
+        "Train the sum `head` on `ds`: each member for itself, or all as one. Raises what `fit` raises."
         if self.way != "apart": return super().fit(head, ds)
         histories = fit_members(head, ds, self.training, progress=False)
         histories[0].seconds = sum(history.seconds for history in histories)
