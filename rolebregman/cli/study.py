@@ -128,6 +128,14 @@ def main_study(
     rows = carry_out(lambda: run_main_study(**arguments), out / f"{scale}.csv", as_json_)
     if set(rows["dataset"]) - set(rows[rows["error"] == ""]["dataset"]): raise typer.Exit(1)
 
+# %% ../../nbs/cli/study.ipynb #5ea2f003
+def _named(datasets, heads="", among=()):
+    "The datasets and the heads that options name; where they name none those of `paper`, and some or all heads"
+    from rolebregman.baselines.registry import HEADS
+    from rolebregman.study.runner import DATASETS, SCALES
+    return (names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets,
+            names_in(heads, HEADS, "head") or list(among or HEADS))
+
 # %% ../../nbs/cli/study.ipynb #65a395a7
 @command(questions, "rolebregman study ablations", "rolebregman study ablations --panel maps --datasets sick --seeds 3")
 def ablations(
@@ -163,11 +171,8 @@ def more_negatives(
     as_json_: Json = False,
 ):
     "Our head and its strongest rivals with many negatives."
-    from rolebregman.baselines.registry import HEADS
     from rolebregman.study.more_negatives import CONTENDERS, run_more_negatives
-    from rolebregman.study.runner import DATASETS, SCALES
-    datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
-    heads = names_in(heads, HEADS, "head") or CONTENDERS
+    datasets, heads = _named(datasets, heads, CONTENDERS)
     carry_out(lambda: run_more_negatives(datasets, heads, seeds, jobs, out, choose, retry), out, as_json_)
 
 
@@ -195,12 +200,9 @@ def sums(
     as_json_: Json = False,
 ):
     "Five heads as one, for our head and its strongest rivals."
-    from rolebregman.baselines.registry import HEADS
-    from rolebregman.study.runner import DATASETS, SCALES
     from rolebregman.study.sums import SUM_HEADS, run_sums
-    datasets = names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets
-    heads = names_in(heads, HEADS, "head") or SUM_HEADS
-    carry_out(lambda: run_sums(datasets, heads, seeds, jobs, out, chosen, retry), out, as_json_)
+    datasets, heads = _named(datasets, heads, SUM_HEADS)
+    carry_out(lambda: run_sums(datasets, heads, seeds, jobs, out, chosen, retry), out / "sums.csv", as_json_)
 
 # %% ../../nbs/cli/study.ipynb #50a5c002
 @command(questions, "rolebregman study standing", "rolebregman study standing --rows runs/paper.csv --out runs")
@@ -212,17 +214,10 @@ def standing(
 ):
     "Whether any head is clearly better than one, anywhere: all questions at once."
     from rolebregman.study.standings import run_standing
-    carry_out(lambda: run_standing(rows, out / "standing.csv", head), out, as_json_)
+    path = out / "standing.csv"
+    carry_out(lambda: run_standing(rows, path, head), path, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f002
-def _named(datasets, heads=""):
-    "The datasets and the heads that options name; those of the scale `paper`, and all heads, where they name none"
-    from rolebregman.baselines.registry import HEADS
-    from rolebregman.study.runner import DATASETS, SCALES
-    return (names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets,
-            names_in(heads, HEADS, "head") or list(HEADS))
-
-
 @command(questions, "rolebregman study search", "rolebregman study search --datasets sick --heads mlp,directed_bregman")
 def search(
     datasets: Datasets = "",

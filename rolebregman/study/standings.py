@@ -157,7 +157,7 @@ def run_standing(
     "Ask, write the answers, and print what they say. Raises a ValueError where no outcomes were kept."
     pairs = Store(rows).pairs()
     if not len(pairs): raise ValueError(f"{rows} has no outcomes of test pairs beside it; study --outcomes keeps them")
-    Path(out).parent.mkdir(parents=True, exist_ok=True)  # before the work, which takes a minute
+    Path(out).parent.mkdir(parents=True, exist_ok=True)  # before the work
     maps = Question("role_bregman", ["icnn_bregman"], MAIN_METRICS)
     both = {"role_bregman", "icnn_bregman"} <= set(pairs["head"])
     lines = ask_all(pairs, Question(head), *[maps] * both, **how)
