@@ -28,7 +28,7 @@ from typing import Annotated, Literal
 import typer
 
 from .. import __version__
-from .naming import head_first, head_of
+from .naming import each_once, head_first, head_of
 
 # %% ../../nbs/cli/command.ipynb #884fb511
 # The command itself
@@ -154,7 +154,9 @@ class _HeadFirst(typer.core.TyperCommand):
     "A sub-command whose first argument is a head takes it as `--head` as well"
 
     def parse_args(self, ctx, args):
-        return super().parse_args(ctx, head_first(list(args), self.params))
+        args = head_first(list(args), self.params)
+        each_once(args, self, ctx)
+        return super().parse_args(ctx, args)
 
 # %% ../../nbs/cli/command.ipynb #ecb8f5ad
 def command(
@@ -334,7 +336,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 def options_of(
     words: list[str],  # `name=value` each
 ) -> dict:  # numbers, lists, True, False and None as such, anything else as text
-    "Options by name. Raises `ValueError` for a word that is none."
+    "Options by name. Raises `ValueError` for a word that is none, or a name that is there twice."
     def value(text):
         try:
             return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
@@ -343,6 +345,9 @@ def options_of(
 
     if odd := [word for word in words if not word.partition("=")[0] or "=" not in word]:
         raise ValueError(f"{odd[0]!r} is no option, expected key=value")
+    names = [word.partition("=")[0] for word in words]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{twice[0]} is there {names.count(twice[0])} times, expected once")
     return {name: value(text) for name, _, text in (word.partition("=") for word in words)}
 
 # %% ../../nbs/cli/command.ipynb #0d12f432

@@ -8,6 +8,7 @@ __all__ = ['CHECKPOINT', 'dataset_of', 'left_out_text', 'metrics_text', 'fit']
 # %% ../../nbs/cli/fitting.ipynb #9f66bceb
 import inspect
 import os
+import re
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Literal
@@ -46,7 +47,9 @@ def _settings(head, training, setting):
                              f"{', '.join(own) or 'none'}")
         return TrainConfig(**training, **{k: v for k, v in given.items() if k in known}), options
     except ValueError as error:
-        raise typer.BadParameter("".join(f"--set {s}: " for s in setting[:1]) + str(error))
+        by_name = {word.partition("=")[0]: f"--set {word}: " for word in setting}
+        about = [by_name[name] for name in re.findall(r"\w+", str(error)) if name in by_name] or [*by_name.values(), ""]
+        raise typer.BadParameter(about[0] + str(error)) from None
 
 # %% ../../nbs/cli/fitting.ipynb #5e25aa96
 def _made(head, dim, options):

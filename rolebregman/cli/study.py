@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from .command import Json, as_json, command, say, show
+from .naming import each_once
 
 # %% ../../nbs/cli/study.ipynb #5ea2f0d1
 questions = typer.Typer(rich_markup_mode=None)  # the sub-commands of `rolebregman study`
@@ -26,6 +27,10 @@ questions = typer.Typer(rich_markup_mode=None)  # the sub-commands of `rolebregm
 
 class _OnDemand(TyperGroup):
     "A group that makes its sub-commands when one is wanted: most who type a command want another"
+
+    def parse_args(self, ctx, args):
+        each_once(args, self, ctx)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx):
         "Their names"

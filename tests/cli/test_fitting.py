@@ -86,6 +86,15 @@ def test_options_with_spaces_and_settings_with_an_option_of_their_own(project):
         assert f"--set {name}=1: has an option of its own: --{name}" in said
 
 
+@pytest.mark.parametrize("settings, says", [
+    ("--set margin=1 --set margin=2", "margin is there 2 times"),
+    ("--set margin=2 --set bad=1", "--set bad=1: 'bad' is not known"),
+    ("--set margin=2 --set loss=softmax", "--set loss=softmax: has an option of its own"),
+    ("--set margin=2 --set batch_size=-1", "--set batch_size=-1: ")])
+def test_the_setting_that_is_wrong_is_named(project, settings, says):
+    assert says in run(f"fit pairs.csv --vectors vectors.csv {settings} --out wrong", project, 2).stderr
+
+
 def test_without_validation_the_report_does_not_speak_of_it(project):
     text = run("fit - --vectors vectors.csv --epochs 2 --fractions 1 0 0 --out one", project,
                stdin="source,target\nn00001,n00000\n").stdout

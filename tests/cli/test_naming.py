@@ -1,5 +1,6 @@
-"A head by folder, by name, and by --head, wherever that stands"
+"A head by folder, by name, and by --head, wherever that stands; an option that is typed twice"
 import pytest
+from click.testing import CliRunner
 from command_line import run
 from typer.main import get_command
 
@@ -29,3 +30,31 @@ def test_every_sub_command_that_asks_a_head_takes_it_first():
     asking = {name for name, command in get_command(app).commands.items()
               if any(one.name == "head" and one.param_type_name == "argument" for one in command.params)}
     assert asking == {"evaluate", "score", "search", "explain"}
+
+
+def options_of_one_value(command, path=()):
+    "The words of each sub-command, and one of its options that take a value, with whether names go into it"
+    subs = {name: command.get_command(None, name) for name in command.list_commands(None)} if hasattr(
+        command, "list_commands") else {}
+    for name, sub in subs.items(): yield from options_of_one_value(sub, (*path, name))
+    for one in command.params:
+        if one.param_type_name == "option" and not (one.is_flag or one.multiple): yield path, one
+
+
+ONE_VALUE = list(options_of_one_value(get_command(app)))
+
+
+def test_an_option_that_is_typed_twice_is_refused_by_every_sub_command():
+    "The second value would have taken the place of the first without a word"
+    assert len(ONE_VALUE) > 150 and len({path for path, _ in ONE_VALUE}) > 20
+    for path, one in ONE_VALUE:
+        done = CliRunner().invoke(get_command(app), [*path, *2 * [one.opts[0], *["1"] * one.nargs]])
+        said = " ".join(done.output.split())
+        assert done.exit_code == 2 and "given 2 times, takes one value" in said and one.opts[0] in said, (path, said)
+        assert ("commas between" in said) == ("commas" in (one.help or "")), said
+
+
+def test_an_option_that_takes_several_values_takes_them(project):
+    fit = "fit pairs.csv --vectors vectors.csv --head euclidean --epochs 0"
+    run(f"{fit} --set batch_size=32 --set margin=2 --out two", project)
+    run("data list --json --json", project)
