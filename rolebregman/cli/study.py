@@ -227,7 +227,7 @@ def standing(
 def search(
     datasets: Datasets = "",
     heads: Heads = "",
-    budget: Annotated[int, typer.Option(min=1, help="Trials for each head.")] = 24,
+    budget: Annotated[int, typer.Option(min=1, help="Trials for each head.")] = 12,
     jobs: Processes = 0,
     out: Results = RESULTS,
     retry: Retry = False,

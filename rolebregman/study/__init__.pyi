@@ -62,6 +62,7 @@ from .decisions import run_decisions as run_decisions
 from .decisions import yes_no_metrics as yes_no_metrics
 from .gains import gain_figure as gain_figure
 from .gains import gain_findings as gain_findings
+from .gains import gain_rows as gain_rows
 from .gains import gain_table as gain_table
 from .gains import gain_tasks as gain_tasks
 from .gains import run_gains as run_gains
@@ -220,7 +221,6 @@ from .sentences import first_beside_control as first_beside_control
 from .sentences import first_heads as first_heads
 from .sentences import main_ranks as main_ranks
 from .sentences import on_all_edges as on_all_edges
-from .sentences import on_negatives as on_negatives
 from .settings import chosen_settings as chosen_settings
 from .settings import keep_settings as keep_settings
 from .settings import widened as widened
@@ -289,6 +289,7 @@ from .tables import results_figure as results_figure
 from .tables import results_table as results_table
 from .tables import significance as significance
 from .trials import Axis as Axis
+from .trials import BUDGET as BUDGET
 from .trials import HEAD_AXES as HEAD_AXES
 from .trials import SCORE as SCORE
 from .trials import START as START

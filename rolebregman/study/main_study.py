@@ -16,10 +16,10 @@ from ..common import write_whole
 from ..datasets.hyperlex import graded_correlation
 from .sentences import findings
 from .runner import DATASETS, SCALES, Task, checked_names, open_dataset, run_grid
-from .grid_search import search_grid
 from .settings import chosen_settings
 from .store import COLUMNS, Store
 from .tables import narrow_table, results_figure
+from .trials import fair_search
 from ..retrieval.workers import BACKENDS
 
 # %% ../../nbs/study/main_study.ipynb #ae5423db
@@ -96,7 +96,7 @@ def run_main_study(
     there = [dataset for dataset in datasets if _introduce(dataset, scale)]
     for dataset in there if with_search else ():
         print(f"choosing settings for {dataset} on validation, into {chosen}", flush=True)
-        search_grid(dataset, out / "search.csv", chosen, heads, scale=scale, **how)
+        fair_search(dataset, out / "trials.csv", chosen, heads, scale=scale, **how)
     tasks = [Task(dataset, head, seed, scale, **chosen_settings(chosen, dataset, head))
              for dataset in datasets for seed in seeds for head in heads]
     _announce(tasks, [(len(datasets), "dataset"), (len(seeds), "seed"), (len(heads), "head")], store, **how)

@@ -69,16 +69,16 @@ def choose_more_negatives(
     keep_settings(into, dataset, {head: dict(train=task.train, options=task.options) for head, task in best.items()})
 
 # %% ../../nbs/study/more_negatives.ipynb #326ba844
-def _best_scores(rows):
-    "The best validation score of each head on each dataset, without failed trials"
-    rows = rows[(rows["error"] == "") & (rows["scale"] == "paper")]
+def _best_scores(rows, seed=100):
+    "The best validation score of each head on each dataset, of one seed and without failed trials"
+    rows = rows[(rows["error"] == "") & (rows["scale"] == "paper") & (rows["seed"] == seed)]
     score = rows[_SCORE].mean(axis=1)
     return score.groupby([rows["dataset"], rows["head"]]).max()
 
 
 def validation_choices(
-    one: pd.DataFrame,  # trials of the main table's search, rows of `results/search.csv`
-    more: pd.DataFrame,  # trials with many negatives, rows of `results/negatives_search.csv`
+    one: pd.DataFrame,  # trials of the main table's search
+    more: pd.DataFrame,  # trials with many negatives
 ) -> pd.DataFrame:  # by (dataset, head); columns `one`, `many` (scores in [0, 1]) and `choice`
     "The best validation score of both for each head that has both, and which is higher; `one` where they are equal."
     both = pd.concat(dict(one=_best_scores(one), many=_best_scores(more)), axis=1, join="inner")
@@ -87,7 +87,7 @@ def validation_choices(
 
 def with_chosen_negatives(
     rows: pd.DataFrame,  # of the main table
-    more: pd.DataFrame,  # of `results/negatives.csv`
+    more: pd.DataFrame,  # of `run_more_negatives`
     choices: pd.DataFrame,  # of `validation_choices`
 ) -> pd.DataFrame:  # of both, under the heads' names
     "The main table with the rows of many negatives in place of a head's own wherever validation chose them."
@@ -99,7 +99,7 @@ def with_chosen_negatives(
 # %% ../../nbs/study/more_negatives.ipynb #503e6d24
 def more_negatives_figure(
     rows: pd.DataFrame,  # of the main table
-    more: pd.DataFrame,  # of `results/negatives.csv`
+    more: pd.DataFrame,  # of `run_more_negatives`
     metrics=("ranking_accuracy", "direction_accuracy", "mrr"),  # columns, a panel each
 ) -> Figure:  # datasets along the y axis
     "Many negatives minus one with the 95 % interval; filled where the verdict is not open."
@@ -146,7 +146,7 @@ def run_more_negatives(
     heads=CONTENDERS,  # names from `HEADS`
     seeds: int = 10,  # how many
     jobs: int = 0,  # processes; as many as there are cores by default
-    out="results",  # folder of search.csv and chosen.json, and of the three files that this writes
+    out="results",  # folder of trials.csv and chosen.json, and of the three files that this writes
     choose: bool = False,  # run the trials on validation pairs first
     retry: bool = False,  # fit again what failed before
 ) -> pd.DataFrame:  # the rows of the fits
@@ -157,14 +157,13 @@ def run_more_negatives(
     heads, datasets = checked_names(heads, HEADS, "head"), checked_names(datasets, DATASETS, "dataset")
     out = Path(out)
     path, searched, chosen = (out / name for name in MORE_NEGATIVES_FILES)
-    if missing := [file for file in (out / "search.csv", out / "chosen.json") if not file.exists()]:
-        raise FileNotFoundError(f"{missing[0]}: there is no such file; rolebregman study --scale paper --search writes "
-                                "it")
+    if missing := [file for file in (out / "trials.csv", out / "chosen.json") if not file.exists()]:
+        raise FileNotFoundError(f"{missing[0]}: there is no such file; rolebregman study search writes it")
     how = dict(jobs=jobs, retry=retry)
     for dataset in datasets if choose else ():
         print(f"trials on the validation pairs of {dataset}", flush=True)
         choose_more_negatives(dataset, searched, chosen, heads, out / "chosen.json", **how)
-    choices = validation_choices(*(Store(file, SEARCH).rows() for file in (out / "search.csv", searched)))
+    choices = validation_choices(*(Store(file, SEARCH).rows() for file in (out / "trials.csv", searched)))
     if missing := [f"{d} {h}" for d in datasets for h in heads if (d, h) not in choices.index]:
         raise ValueError(f"no trials of {', '.join(missing)}; --choose runs them")
     print((choices["many"] - choices["one"]).unstack("dataset").round(3).to_string(), flush=True)

@@ -31,7 +31,7 @@ def keep_settings(
 
 
 def chosen_settings(
-    path,  # the JSON that `search_grid` writes; it need not exist
+    path,  # the JSON that `fair_search` writes; it need not exist
     dataset: str,  # one of `DATASETS`; see below for one that was not searched itself
     head: str,  # one of `HEADS`
 ) -> dict:  # keyword arguments `train` and `options` of `Task`

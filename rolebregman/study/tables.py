@@ -173,8 +173,9 @@ def mean_figure(
     ax.invert_yaxis()
     ax.xaxis.tick_top()
     firsts = (behind == 0).sum(axis=1)
-    name, seeds = metric.replace("_", " ").replace("mrr", "MRR"), rows["seed"].nunique()
-    ax.set_title(f"{name}, mean over {seeds} seeds: {firsts.idxmax()} is first on {firsts.max()} of {table.shape[1]}",
+    name, seeds = metric.replace("_", " ").replace("mrr", "MRR"), rows.groupby("dataset")["seed"].nunique()
+    span = f"{seeds.min()} to {seeds.max()}" if seeds.min() < seeds.max() else f"{seeds.max()}"
+    ax.set_title(f"{name}, mean over {span} seeds: {firsts.idxmax()} is first on {firsts.max()} of {table.shape[1]}",
                  fontsize=10)
     return figure
 

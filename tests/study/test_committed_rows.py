@@ -31,6 +31,7 @@ from rolebregman.study.store import COLUMNS
 
 results = Path(__file__).resolve().parents[2] / "results"
 CHOSEN = results / "chosen.json"
+BEFORE = results / "archive" / "chosen.json"  # of the search before the fair one
 FITTED = [head for head in HEADS if head in set(pd.read_csv(results / "main.csv")["head"])]  # one more is free to come
 pytestmark = pytest.mark.usefixtures("first_revision")
 
@@ -39,13 +40,13 @@ def keys_of(name, columns):
     return Store(results / f"{name}.csv", columns).keys(failed=False)
 
 
-def test_search_of_the_main_study():
+def test_search_before_the_fair_one():
     "Every head had twelve trials, the grid first, and what was chosen is one of them"
-    keys = keys_of("search", SEARCH)
+    keys = keys_of("archive/search", SEARCH)
     fits = [(name, head) for name in SCALES["paper"].datasets for head in FITTED]
     first = {Task(name, head, 100, "paper", split="valid", **settings).key for head in FITTED for trial in GRID
              for settings in [trial_settings(head, trial, 64)] for name in SCALES["paper"].datasets}
-    chosen = {Task(name, head, 100, "paper", split="valid", **chosen_settings(CHOSEN, name, head)).key
+    chosen = {Task(name, head, 100, "paper", split="valid", **chosen_settings(BEFORE, name, head)).key
               for name, head in fits}
     assert first | chosen <= keys and len(keys) == 12 * len(fits)
 

@@ -50,11 +50,11 @@ def test_calibration_error_by_hand():
 
 
 @pytest.fixture(scope="module")
-def rows(): return Store(results / "decisions.csv", [*COLUMNS, *DECIDED]).rows()
+def rows(): return Store(results / "archive" / "decisions.csv", [*COLUMNS, *DECIDED]).rows()
 
 
 def test_the_rows_are_those_that_the_plan_makes(rows, first_revision):
-    plan = {task.key for task in decided_tasks(int(rows["seed"].max()) + 1)}
+    plan = {task.key for task in decided_tasks(int(rows["seed"].max()) + 1, results / "archive" / "chosen.json")}
     assert set(rows[["dataset", "head", "seed", "scale", "config"]].itertuples(index=False, name=None)) == plan
     assert (rows["error"] == "").all()
 
@@ -69,7 +69,7 @@ def test_what_the_page_says(rows):
 
 
 def test_there_is_nothing_left_to_fit(rows, tmp_path, first_revision):
-    for name in ("decisions.csv", "chosen.json"): shutil.copy(results / name, tmp_path)
+    for name in ("decisions.csv", "chosen.json"): shutil.copy(results / "archive" / name, tmp_path)
     assert all(isinstance(task, Decided) for task in decided_tasks())
     assert len(run_decisions(int(rows["seed"].max()) + 1, 1, tmp_path)) == len(rows)
 

@@ -1,12 +1,12 @@
 "The gain of a choice: by hand from rows whose scores are known, for heads that have them all, and said in words"
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from rolebregman.study import gain_findings, gain_table, gain_tasks, gains, run_gains
+from rolebregman.study import Store, gain_findings, gain_rows, gain_table, gain_tasks, gains, run_gains
+from rolebregman.study.store import KEY, SEARCH
 from rolebregman.study.trials import SCORE
 
 CHOSEN = {"toy": {"mlp": dict(train=dict(lr=0.01), options={}, start=0.5, score=0.7),
@@ -17,7 +17,7 @@ TEST = {("toy", "mlp"): (0.5, 0.6), ("toy", "order"): (0.4, 0.4), ("sick", "mlp"
 
 @pytest.fixture
 def chosen(tmp_path):
-    path = tmp_path / "trials_chosen.json"
+    path = tmp_path / "chosen.json"
     path.write_text(json.dumps(CHOSEN))
     return path
 
@@ -62,13 +62,18 @@ def test_a_head_for_which_nothing_was_chosen_is_named(chosen):
         gain_tasks(chosen, "toy", ["mlp", "cosine"])
 
 
-def test_start_and_choice_are_fitted_once_where_they_are_the_same(chosen, monkeypatch, capsys):
-    fitted = []
+@pytest.mark.parametrize("of_main", [0, 1])
+def test_what_is_there_is_not_fitted_again(chosen, monkeypatch, capsys, of_main):
+    "Start and choice are one fit where they are the same; what the main study has made is taken from there"
+    asked, rows = [], rows_of(chosen).query("dataset == 'toy'")
+    for row in rows[rows["seed"] < of_main].to_dict("records"): Store(chosen.parent / "main.csv").append(row)
+
     def grid(tasks, store, *_):
-        fitted.extend(task.key for task in tasks)
-    rows = rows_of(chosen).query("dataset == 'toy'")
+        asked.extend(task.key for task in tasks)
+        for row in rows.to_dict("records"):
+            if tuple(row[name] for name in KEY) in asked: Store(store.path, SEARCH).append(row)
     monkeypatch.setattr(gains, "run_grid", grid)
-    monkeypatch.setattr(gains, "Store", lambda *_: SimpleNamespace(rows=lambda: rows))
     run_gains(["toy"], ["mlp", "order"], 2, 1, chosen.parent)
-    assert set(fitted) == set(rows[["dataset", "head", "seed", "scale", "config"]].itertuples(index=False, name=None))
+    assert set(asked) == set(rows.loc[rows["seed"] >= of_main, KEY].itertuples(index=False, name=None))
     assert capsys.readouterr().out.startswith("toy: promised +0.1000, kept +0.0500")
+    assert len(gain_rows(chosen.parent)) == len(rows)

@@ -27,7 +27,7 @@ from rolebregman.study import (
     with_chosen_negatives,
 )
 
-results = Path(__file__).resolve().parents[2] / "results"
+archive = Path(__file__).resolve().parents[2] / "results" / "archive"  # of the search before the fair one
 FAST = SCALES["quick"].__class__(("toy",), 2, train=dict(epochs=2, batch_size=64))
 
 
@@ -128,7 +128,7 @@ def test_only_what_the_table_needs_is_fitted(tmp_path):
 
 def test_all_of_it_on_the_toy_tree_and_again(tmp_path, fast, capsys):
     heads = ["directed_bregman", "order"]
-    search_grid("toy", tmp_path / "search.csv", tmp_path / "chosen.json", heads, budget=1, scale="paper")
+    search_grid("toy", tmp_path / "trials.csv", tmp_path / "chosen.json", heads, budget=1, scale="paper")
     how = dict(datasets=["toy"], heads=heads, seeds=2, jobs=1, out=tmp_path)
     run_more_negatives(**how, choose=True)
     tried = Store(tmp_path / MORE_NEGATIVES_FILES[1], SEARCH).rows()
@@ -147,22 +147,22 @@ def test_all_of_it_on_the_toy_tree_and_again(tmp_path, fast, capsys):
 
 def test_what_is_missing_is_named(tmp_path, fast):
     with pytest.raises(ValueError, match=f"unknown head mpl; .*{CONTENDERS[0]}"): run_more_negatives(heads=["mpl"])
-    with pytest.raises(FileNotFoundError, match="search.csv: there is no such file"):
+    with pytest.raises(FileNotFoundError, match="trials.csv: there is no such file"):
         run_more_negatives(["toy"], out=tmp_path)
-    search_grid("toy", tmp_path / "search.csv", tmp_path / "chosen.json", ["order"], budget=1, scale="paper")
+    search_grid("toy", tmp_path / "trials.csv", tmp_path / "chosen.json", ["order"], budget=1, scale="paper")
     with pytest.raises(ValueError, match="no trials of toy order; --choose"):
         run_more_negatives(["toy"], ["order"], out=tmp_path)
 
 
 @pytest.mark.usefixtures("first_revision")
 def test_the_committed_rows_are_those_that_the_command_would_make():
-    searches = [Store(results / f"{name}.csv", SEARCH).rows() for name in ("search", "negatives_search")]
+    searches = [Store(archive / f"{name}.csv", SEARCH).rows() for name in ("search", "negatives_search")]
     choices = validation_choices(*searches)
-    rows = Store(results / MORE_NEGATIVES_FILES[0]).rows()
-    tasks = more_negatives_tasks(results / MORE_NEGATIVES_FILES[2], choices, SCALES["paper"].datasets)
+    rows = Store(archive / MORE_NEGATIVES_FILES[0]).rows()
+    tasks = more_negatives_tasks(archive / MORE_NEGATIVES_FILES[2], choices, SCALES["paper"].datasets)
     assert {task.key for task in tasks} == set(rows[KEY].itertuples(index=False, name=None))
     assert (rows["error"] == "").all()
     assert (rows.loc[rows["head"] == "directed_bregman", "negative_rate"] == 0).all()
     tried = {task.key for d in SCALES["paper"].datasets for h in CONTENDERS
-             for task in more_negatives_trials(d, h, results / "chosen.json")}
-    assert tried == Store(results / MORE_NEGATIVES_FILES[1], SEARCH).keys()
+             for task in more_negatives_trials(d, h, archive / "chosen.json")}
+    assert tried == Store(archive / MORE_NEGATIVES_FILES[1], SEARCH).keys()

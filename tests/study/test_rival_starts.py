@@ -122,5 +122,5 @@ def test_the_command_does_not_fit_what_is_there(tmp_path, monkeypatch, capsys):
 def test_the_committed_rows_are_those_that_the_command_would_make():
     results = Path(__file__).resolve().parents[2] / "results"
     assert Store(results / "starts.csv", SEARCH).keys(failed=False) == {task.key for task in start_tasks()}
-    better = better_tasks(better_starts(start_scores(results / "starts.csv")), results / "chosen.json")
-    assert Store(results / "starts_test.csv", SEARCH).keys(failed=False) == {task.key for task in better}
+    better = better_tasks(better_starts(start_scores(results / "starts.csv")), results / "archive" / "chosen.json")
+    assert Store(results / "archive" / "starts_test.csv", SEARCH).keys(failed=False) == {task.key for task in better}

@@ -139,6 +139,6 @@ def test_other_datasets_stay_in_the_file_and_failures_choose_nothing(tmp_path, m
 def test_the_command_searches_one_dataset_after_the_other(made_up, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(trials, "DATASETS", dict(toy=None))
     run_fair_search(["toy"], ["mlp"], 6, 1, tmp_path)
-    assert capsys.readouterr().out.startswith("toy\n") and (tmp_path / "trials_chosen.json").exists()
+    assert capsys.readouterr().out.startswith("toy\n") and (tmp_path / "chosen.json").exists()
     with pytest.raises(ValueError, match="expected some of: toy"): run_fair_search(["gone"], out=tmp_path)
     assert all(isinstance(axis, Axis) for axis in (TRAIN_AXES | HEAD_AXES).values())
