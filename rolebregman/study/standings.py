@@ -169,9 +169,9 @@ def run_standing(
 def head_sizes(
     rows: pd.DataFrame,  # rows of one scale
 ) -> pd.DataFrame:  # a line for each head, the smallest first: `parameters` from the fewest to the most, and `seconds`
-    "How large a head is on the datasets, and how long a fit of it takes on average."
+    "How large a head is on the datasets, and how long a fit of it takes: the median, for a machine may have paused."
     rows = rows[rows["error"] == ""]
     some = rows.groupby("head")["parameters"].agg(["min", "max"]).astype(int)
     text = [f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high in some.itertuples(index=False)]
-    table = some.assign(parameters=text, seconds=rows.groupby("head")["seconds"].mean().round(1))
+    table = some.assign(parameters=text, seconds=rows.groupby("head")["seconds"].median().round(1))
     return table.sort_values("max", kind="stable")[["parameters", "seconds"]]

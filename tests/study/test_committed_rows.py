@@ -72,7 +72,8 @@ def test_graded_scores():
 
 def test_gaps():
     heads = [head for head in ASYMMETRIC_HEADS if head in FITTED]
-    assert keys_of("interpretability", GAP_COLUMNS) == {task.key for task in gap_tasks(heads=heads, chosen=CHOSEN)}
+    plan = {task.key for task in gap_tasks(heads=heads, chosen=BEFORE)}
+    assert keys_of("archive/interpretability", GAP_COLUMNS) == plan
 
 
 @pytest.mark.parametrize("name, how", [
