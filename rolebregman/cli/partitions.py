@@ -35,18 +35,40 @@ def parts_of(
     return {name: file for name, file in shown.items() if not any(word[0] in "._" for word in name.split("/"))}
 
 # %% ../../nbs/cli/partitions.ipynb #fc42fd9a
-def _mark(file, fingerprint):
+def _asked(items, ends, deciding, model):
+    "What was asked besides the head and the pairs: of which vectors, which way round, with which decision"
+    from hashlib import sha256
+
+    from rolebregman.common import sha256 as of_file
+    files = {name: of_file(path) for name, path in vars(items).items() if isinstance(path, Path)}
+    words = {name: value for name, value in vars(items).items() if isinstance(value, str)}
+    decided = None if deciding is None else (model.decision.to_json(), deciding)
+    return sha256(repr((files, words, ends, decided)).encode()).hexdigest()
+
+
+def _mark(file, fingerprint, asked):
     "What a file of distances says it is of"
     from rolebregman.common import sha256
-    return {b"head": fingerprint.encode(), b"pairs": sha256(file).encode()}
+    return {b"head": fingerprint.encode(), b"pairs": sha256(file).encode(), b"asked": asked.encode()}
 
 
 def _written(file):
-    "What a file of distances says it is of; None where there is none"
+    "What a file of distances says it is of, and how many pairs it leaves out; None where there is none"
     import pyarrow.parquet as parquet
-    if not file.is_file(): return None
+    if not file.is_file(): return None, 0
     found = parquet.read_schema(file).metadata or {}
-    return {name: found.get(name) for name in (b"head", b"pairs")}
+    return {name: found.get(name) for name in (b"head", b"pairs", b"asked")}, int(found.get(b"left out", 0))
+
+
+def _require_same(file, left_out, before, mark, missing, pairs):
+    "Raises a ValueError where a file of distances is not what would be written now"
+    if before == mark and not (left_out and missing == "raise"): return
+    what = f"is not of this head and {pairs}"
+    if before == mark:
+        what = f"leaves out {left_out:,} pairs without a vector, as --missing drop asks for"
+    elif before == mark | {b"asked": before[b"asked"]}:
+        what = "was asked otherwise (other vectors, columns or options)"
+    raise ValueError(f"{file} {what}: name another folder with --out, or delete what is in this one")
 
 
 @lru_cache(1)
@@ -63,7 +85,7 @@ def _vectors(head, given, named, device, wanted):
         return vectors_of(head, items, wanted, model.dim, named)
 
 
-def _score_part(part, head, given, named, device, ends, missing, fingerprint, deciding):
+def _score_part(part, head, given, named, device, ends, missing, of, deciding):
     "Write the distances of one part; how many there are, how many run as written, how many pairs there were"
     import pandas as pd
     import pyarrow as pa
@@ -83,7 +105,8 @@ def _score_part(part, head, given, named, device, ends, missing, fingerprint, de
             require_items(block, index, lacking, file)
         tables.append(scorer(block))
     table = pd.concat(tables, ignore_index=True)
-    found = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(_mark(file, fingerprint))
+    about = _mark(file, *of) | {b"left out": str(total - len(table)).encode()}
+    found = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(about)
     to.parent.mkdir(parents=True, exist_ok=True)
     write_whole(to, lambda new: parquet.write_table(found, new))
     return len(table), int((table["gap"] < 0).sum()), total
@@ -102,30 +125,28 @@ def score_parts(
 ):
     """Write the distances of a table in parts, a file for each, all but those that are written already.
 
-    Raises a ValueError for a file there that is of another head or of other pairs, and what one of the workers raises
-    first; what was written until then stays."""
-    from hashlib import sha256
-
+    Raises a ValueError for a file there that is of another head, of other pairs or vectors, or was asked otherwise, and
+    what one of the workers raises first; what was written until then stays."""
     from rolebregman.heads.distance_head import load_head
     from rolebregman.retrieval.bounds import fingerprint
     from rolebregman.retrieval.workers import finished
     head, model = Path(head).resolve(), load_head(head)
     given = tuple(value if value is None or isinstance(value, str) else Path(value).resolve() for value in given)
-    left, mark = [], fingerprint(model)
+    ends, left = ends_of(head, next(iter(parts.values())), *ends), []
     if deciding is not None:
         say(decision_said(model, head, **deciding))
-        mark = sha256(repr((mark, model.decision.to_json(), deciding)).encode()).hexdigest()
+    items = items_of(head, *given[:-1], member=given[-1])
+    of = fingerprint(model), _asked(items, ends, deciding, model)
     for name, file in parts.items():
         to = Path(out).resolve() / name
-        if (before := _written(to)) is None:
+        before, left_out = _written(to)
+        if before is None:
             left.append((file.resolve(), to))
-        elif before != _mark(file, mark):
-            raise ValueError(f"{out}/{name} is not of this head and {file}: name another folder with --out, or delete "
-                             "what is in this one")
+        else:
+            _require_same(f"{out}/{name}", left_out, before, _mark(file, *of), missing, file)
     say(f"parts: {len(parts):,}; already there: {len(parts) - len(left):,}")
-    ends = ends_of(head, next(iter(parts.values())), *ends)
     work = partial(_score_part, head=head, given=given, named=bool(given[0] or given[2]), device=device, ends=ends,
-                   missing=missing, fingerprint=mark, deciding=deciding)
+                   missing=missing, of=of, deciding=deciding)
     counts = [0, 0, 0]
     for number, (_, outcome) in enumerate(finished(work, left, **how), 1):
         if isinstance(outcome, Exception): raise outcome

@@ -53,6 +53,32 @@ def test_what_is_there_is_kept_and_what_is_missing_is_made(project, parts, tmp_p
     assert "a-1.parquet is not of this head and" in said and "name another folder with --out" in said
 
 
+@pytest.mark.parametrize("other", ["--source parent --target child", "--vectors {}/vectors_b.csv"])
+def test_distances_that_were_asked_otherwise_are_not_taken_for_those_of_now(project, parts, tmp_path, other):
+    "Of other vectors, or the other way round: what lies there would be told as the answer"
+    vectors = pd.read_csv(project / "vectors.csv")
+    vectors.assign(name=vectors["name"].to_numpy()[::-1]).to_csv(tmp_path / "vectors_b.csv", index=False)
+    out = tmp_path / "out"
+    run(f"score head {parts} --out {out}", project)
+    before = table(out)
+    said = run(f"score head {parts} --out {out} {other.format(tmp_path)}", project, 1).stderr
+    assert "a-0.parquet was asked otherwise (other vectors, columns or options): name another folder" in said
+    assert table(out).equals(before)
+    assert "already there: 3" in run(f"score head {parts} --out {out}", project).stderr
+    fresh = run(f"score head {parts} --out {tmp_path}/fresh {other.format(tmp_path)}", project)
+    assert "already there: 0" in fresh.stderr and not table(tmp_path / "fresh").equals(before)
+
+
+def test_pairs_that_were_left_out_are_asked_for_again(project, parts, tmp_path):
+    "A part that leaves pairs out is no answer where none may lack a vector; a whole one is an answer to both"
+    pairs = pd.read_csv(project / "pairs.csv")
+    pairs[:3].assign(child="nobody").to_parquet(parts / "a-1.parquet")
+    run(f"score head {parts} --out {tmp_path}/out --missing drop", project)
+    assert "already there: 3" in run(f"score head {parts} --out {tmp_path}/out --missing drop", project).stderr
+    said = run(f"score head {parts} --out {tmp_path}/out", project, 1).stderr
+    assert "a-1.parquet leaves out 3 pairs without a vector, as --missing drop asks for: name another folder" in said
+
+
 def test_two_workers_of_a_dask_cluster_give_the_same(project, parts, tmp_path):
     distributed = pytest.importorskip("distributed")
     own = dict(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
