@@ -150,6 +150,14 @@ def split_table(
                       for part, pairs in parts.items()])
 
 
+def _write_csv(path, table, rows=1 << 17):
+    "Write a table, so many rows at a time"
+    from rolebregman.common import csv_text
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        for start in range(0, max(1, len(table)), rows):
+            file.write(csv_text(table.iloc[start:start + rows], header=not start))
+
+
 def write_kept(
     folder: Path,  # where
     ds,  # a `DirectedDataset`
@@ -162,7 +170,7 @@ def write_kept(
     ids = ds.nodes["id"].to_numpy()
     kept = pd.DataFrame(dict(id=ids, fingerprint=fingerprints(items, ds.features, ids)))
     for name, table in {"split.csv": split_table(ds), "items.csv": kept}.items():
-        write_whole(folder / name, lambda path, table=table: table.to_csv(path, index=False, lineterminator="\n"))
+        write_whole(folder / name, lambda path, table=table: _write_csv(path, table))
 
 # %% ../../nbs/cli/folder.ipynb #02123929
 def read_kept(

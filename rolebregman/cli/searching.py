@@ -20,7 +20,7 @@ from .deciding import Prior, Threshold, decision_said, likely_text
 from .folder import read_kept, report_of
 from .inputs import columns_text, ends_of, items_of, options_said, pairs_of, text_of, vectors_of
 from .partitions import parts_of, score_parts
-from .scoring import PairFile, Scorer, csv_text, scored_text
+from .scoring import PairFile, Scorer, scored_text
 
 # %% ../../nbs/cli/searching.ipynb #a376e960
 def _for_spreadsheet(table, quote):
@@ -45,6 +45,8 @@ def _say_run(found, quote):
 def _write_scores(file, blocks, total, as_lines, bare, quote=False):
     "Write pairs and their distances to an open file, block by block; how many there were, and how many run as written"
     from tqdm import tqdm
+
+    from rolebregman.common import csv_text
     read, counts = 0, dict(scored=0, forward=0, cells=0)
     with tqdm(total=total, unit="pair", disable=bare) as bar:
         for size, rows in blocks:
@@ -217,6 +219,7 @@ def search(
     import numpy as np
     import pandas as pd
 
+    from rolebregman.common import csv_text
     from rolebregman.heads.distance_head import load_head
     from rolebregman.datasets.readers import read_texts
     from rolebregman.retrieval.index import SourceIndex, TargetIndex

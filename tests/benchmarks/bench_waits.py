@@ -93,7 +93,8 @@ def distances(head, features, edges, block=1 << 17):
 def of_score(folder, rounds, threads):
     "Rows on `rolebregman score`"
     from rolebregman.cli.inputs import items_of, vectors_of
-    from rolebregman.cli.scoring import PairFile, Scorer, csv_text
+    from rolebregman.cli.scoring import PairFile, Scorer
+    from rolebregman.common import csv_text
     from rolebregman.evaluation import score_edges
     from rolebregman.heads import load_head
     head, parts = load_head(folder / "head"), {}

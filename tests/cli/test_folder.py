@@ -140,7 +140,7 @@ def test_a_split_that_was_changed_is_refused(own):
 
 def test_what_is_kept_is_read_as_it_was(tmp_path):
     ds = toy_tree(depth=2, branching=3, dim=4)
-    ids = ["007", "NA", "null", "a,b", 'say "x"', "ü", "-1", "1e5", "None", "x\ty", "1.0", "2", "true"]
+    ids = ["007", "NA", "null", "a,b", 'say "x"', "ü", "-1", "1e5", "None", "x\ty", "1.0", "2\r3", "4\n5"]
     ds.nodes["id"] = ids
     write_kept(tmp_path, ds, Items(ds.features))
     record = dict(items=dict.fromkeys(("vectors", "ids", "texts", "id_column", "encoder")), pairs=None,

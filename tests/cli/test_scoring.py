@@ -7,12 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.cli import scoring
-from rolebregman.cli.scoring import PairFile, Scorer, csv_text
+from rolebregman.cli.scoring import PairFile, Scorer
 from rolebregman.datasets import pair_blocks
 from rolebregman.evaluation import score_edges
 
@@ -77,17 +75,6 @@ def test_a_distance_that_is_not_finite_is_named():
     pairs = pd.DataFrame(dict(source=["a"], target=["b"]))
     with pytest.raises(ValueError, match="the distance of 'a' and 'b' is not finite"):
         Scorer(head, items, pd.Index(["a", "b"]))(pairs)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.text(LETTERS, min_size=1), st.text(LETTERS, min_size=1),
-                          st.floats(width=32, allow_nan=False), st.integers(0, 10**9)), min_size=1, max_size=9))
-def test_text_is_what_pandas_writes(rows):
-    table = pd.DataFrame(rows, columns=["source", "target", "distance", "rank"])
-    table = table.astype(dict(source="str", target="str", distance=np.float32))
-    for header in (True, False):
-        wanted = table.to_csv(index=False, header=header, float_format="%.7g", lineterminator="\n")
-        assert csv_text(table, header) == wanted
 
 
 def test_a_head_is_loaded_and_asked_without_what_only_evaluation_and_the_compiler_need(project):
