@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['log', 'BLUE', 'ORANGE', 'GREEN', 'PINK', 'AMBER', 'SKY', 'YELLOW', 'GREY', 'out_of_memory', 'in_blocks', 'beside',
            'in_threads', 'write_faults_named', 'write_whole', 'csv_text', 'sha256', 'one_at_a_time', 'unpacked_limit',
-           'refuse_unpacked', 'unpacked', 'printable', 'require_type', 'require_weights', 'sorted_unique',
+           'refuse_unpacked', 'unpacked', 'printable', 'unmasked', 'require_type', 'require_weights', 'sorted_unique',
            'among_sorted', 'number_pairs', 'sorted_numbers', 'pairs_of_numbers', 'count_both_ways', 'compiled',
            'named_generator', 'one_thread']
 
@@ -252,6 +252,15 @@ def printable(
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 # %% ../nbs/common.ipynb #fed1001f
+def unmasked(
+    x,  # anything
+    name: str = "",  # what an error calls it
+):  # the same
+    "Raises a `ValueError` for an array of which something is masked: what lies under a mask is no number."
+    if not np.ma.is_masked(x): return x
+    raise ValueError(f"{name + ': ' * bool(name)}{np.ma.count_masked(x):,} values are masked; leave their rows out")
+
+
 def require_type(
     name: str,  # of an argument
     value,  # what was given for it

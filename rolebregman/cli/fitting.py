@@ -23,7 +23,7 @@ from .command import (
     options_of, progress, say, show, watched)
 from .deciding import decided, decision_text
 from .folder import FILES, require_writable, write_kept, write_together
-from .inputs import columns_text, coordinate_names, inputs_of, items_of, options_said
+from .inputs import columns_text, coordinate_names, inputs_of, items_of, options_said, vectors_text
 
 # %% ../../nbs/cli/fitting.ipynb #3beeb1c8
 _TRAINING = ("loss", "epochs", "patience", "lr", "seed", "hard_share")  # settings with an option of their own
@@ -120,6 +120,8 @@ def _report_text(report):
     lines = [f"{head['name']}, {head['dim']} dimensions, {head['inputs']} inputs, {report['items']:,} items",
              f"pairs: {data['read']['source column']} -> {data['read']['target column']}; "
              + ", ".join(f"{n:,} {part}" for part, n in pairs.items())]
+    if text := vectors_text(data.get("vectors")):
+        lines.append(f"vectors: {text}")
     if unused := data["read"].get("unused columns") or data["read"].get("columns not used"):
         lines.append(f"left unused: {unused if isinstance(unused, str) else ', '.join(map(str, unused))}")
     if "weight column" in data["read"]:
@@ -196,6 +198,8 @@ def _trained(head, ds, config, options, device, **kept):
     model = _made(head, ds.dim, options).to(device)
     say(f"training {head}; {columns_text(ds.report['read'])}; pairs: {len(ds.edges['train']):,}; items: "
         f"{ds.num_nodes:,}; epochs: up to {config.epochs:,}")
+    if text := vectors_text(ds.report.get("vectors")):
+        say(f"vectors of {ds.dim:,} dimensions; {text}")
     return model, train(model, ds, config, progress=progress(config.epochs), **kept)
 
 # %% ../../nbs/cli/fitting.ipynb #c4ec1002

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['items_of', 'inputs_of', 'coordinate_names', 'vectors_of', 'options_said', 'text_of', 'ends_of', 'labels_of',
-           'relations_of', 'columns_text', 'pairs_of']
+           'relations_of', 'vectors_text', 'columns_text', 'pairs_of']
 
 # %% ../../nbs/cli/inputs.ipynb #cabb4518
 import os
@@ -108,7 +108,7 @@ def coordinate_names(
         else:
             table = next(table_blocks(path, len(some)))
         columns = {c: pd.to_numeric(table[c], errors="coerce").to_numpy(np.float32) for c in table.columns
-                   if c != id_column and str(c).strip().lower() != "id"}
+                   if c != id_column and str(c).strip().casefold() != "id"}
     except (ValueError, TypeError, ImportError, StopIteration):
         return None
     names = []
@@ -294,6 +294,9 @@ def relations_of(
 ) -> dict:  # the same, for `from_pairs`
     "Which relation of a file is meant: as said now, else that of `fit` where the file has a column of relations."
     before = {name: value for name in ("relation", "relation_column") if (value := _how(head).get(name))}
+    only = (report_of(head) or {}).get("data", {}).get("read", {}).get("relation")
+    if only and "relation" not in before:  # the only one that its file had
+        before["relation"] = [only]
     if not before or "relation" in said: return said
     from rolebregman.datasets.columns import RELATION_COLUMNS
     from rolebregman.datasets.readers import columns_named
@@ -302,6 +305,14 @@ def relations_of(
     return before | said if any(columns_named(columns, name) for name in names) else said
 
 # %% ../../nbs/cli/inputs.ipynb #afeb3274
+def vectors_text(
+    of_vectors: dict | None,  # what a dataset says of its vectors: `report["vectors"]`
+) -> str:  # empty where there is nothing to say
+    "What was found, changed or left out in the vectors, in a few words, such as which columns the coordinates are."
+    return "; ".join(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}"
+                     for name, value in (of_vectors or {}).items())
+
+
 def columns_text(
     read: dict,  # what a dataset says of the file that it was read from: `report["read"]`
 ) -> str:

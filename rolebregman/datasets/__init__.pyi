@@ -199,13 +199,16 @@ from .toy import toy_tree as toy_tree
 from .vector_tables import FRACTIONS as FRACTIONS
 from .vector_tables import as_floats as as_floats
 from .vector_tables import ids_of as ids_of
-from .vector_tables import note_unused as note_unused
+from .vector_tables import note_columns as note_columns
+from .vector_tables import refuse_unnamed as refuse_unnamed
 from .vector_tables import vectors_of_frame as vectors_of_frame
 from .vector_tables import vectors_of_text as vectors_of_text
+from .vector_tables import without_counting as without_counting
 from .vectors import VECTOR_FILES as VECTOR_FILES
 from .vectors import WORD_FILES as WORD_FILES
 from .vectors import read_ids as read_ids
 from .vectors import read_vectors as read_vectors
+from .vectors import require_same_ids as require_same_ids
 from .weights import WEIGHT_COLUMNS as WEIGHT_COLUMNS
 from .weights import check_weights as check_weights
 from .weights import read_weights as read_weights

@@ -26,7 +26,7 @@ from .columns import (
 from .parts import check_split, read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts
 from .weights import check_weights, require_learned
-from .vectors import WORD_FILES, read_ids, read_vectors
+from .vectors import WORD_FILES, read_ids, read_vectors, require_same_ids
 
 # %% ../../nbs/datasets/pairs.ipynb #7a3c5e09
 def _by_row(ids):
@@ -128,7 +128,11 @@ class _Given:
             id_column = None if _is_file(self.ids) else self.id_column
             features, ids = read_vectors(self.vectors, wanted, id_column, report, self.member)
             if self.ids is not None:
-                ids = read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids
+                said = list_ids(read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids)
+                require_same_ids(ids, said, of_table=not _is_file(self.vectors))
+                ids = said
+            elif ids is None and report is not None:
+                report["ids"] = "the numbers of the rows, from 0"
             nodes = _nodes_of_vectors(features, range(len(features)) if ids is None else ids)
         if texts is not None:
             nodes["text"] = nodes["id"].map(texts)

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from .. import __version__
-from ..common import compiled, in_blocks, log, one_at_a_time
+from ..common import compiled, in_blocks, log, one_at_a_time, unmasked
 from .decision import Decision, weights_mark
 from .files import config_mark, described, difference, open_files, read_json, sketch, write_files
 from .inputs import INPUTS, Standardizer
@@ -93,7 +93,7 @@ class _Encoding(_Interface):
             if x.is_complex(): raise ValueError(f"{name}: expected numbers, found dtype {x.dtype}")
         else:
             try:
-                x = np.asarray(x)
+                x = np.asarray(unmasked(x))
             except (ValueError, TypeError, RuntimeError) as error:
                 raise ValueError(f"{name}: expected embeddings, all of width {self.dim}; {error}") from None
             if x.dtype.kind not in "fiub": raise ValueError(f"{name}: expected numbers, found dtype {x.dtype}")

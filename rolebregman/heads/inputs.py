@@ -9,6 +9,8 @@ __all__ = ['INPUTS', 'root', 'length', 'unit_length', 'Standardizer']
 import torch
 from torch import Tensor, nn
 
+from ..common import unmasked
+
 # %% ../../nbs/heads/inputs.ipynb #1ed6cf8e
 _ROWS = 1 << 16  # rows of a table read at once
 
@@ -19,7 +21,7 @@ def _moments(features, rows, width: int) -> tuple[Tensor, Tensor, Tensor]:
     for i in range(0, len(features) if rows is None else len(rows), _ROWS):
         part = slice(i, i + _ROWS) if rows is None else rows[i:i + _ROWS]
         x = features[part]
-        x = (x.cpu() if isinstance(x, Tensor) else torch.tensor(x)).double()
+        x = (x.cpu() if isinstance(x, Tensor) else torch.tensor(unmasked(x, "features"))).double()
         if not (finite := x.isfinite().all(-1)).all():
             at = int((~finite).nonzero()[0])
             row = i + at if rows is None else int(part[at])

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..common import in_blocks
+from ..common import in_blocks, unmasked
 from ..heads.ranking import doubled, robust_centre, rounding_factor, target_forms
 from ..heads.distance_head import DistanceHead
 from ..heads.ties import filled
@@ -49,7 +49,7 @@ def as_array(
 ) -> np.ndarray:  # of the same shape
     "Anything as an array on the CPU. Raises `ValueError` for what is none"
     try:
-        return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
+        return x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(unmasked(x))
     except (ValueError, TypeError, RuntimeError) as error:
         raise ValueError(f"{name}: {error}") from None
 

@@ -48,7 +48,7 @@ def identity(
     data = dict(name=ds.name, seed=ds.seed, items=ds.num_nodes, width=ds.dim, hard_kinds=list(ds.hard_kinds),
                 features=features.hexdigest(), pairs={part: _digest(edges) for part, edges in ds.edges.items()},
                 weights=_digest(ds.weights), candidates=_digest(ds.pool, ds.holding),
-                denied=_digest(ds.denied.get("train")))
+                denied=_digest(ds.denied.get("train"), ds.denied_weights))
     said = dict(head=known, data=data, config=vars(config))
     return json.loads(json.dumps(said, default=lambda value: value.tolist()))
 

@@ -24,11 +24,77 @@ def test_columns_that_are_left_out_are_told(tmp_path):
         if write: write(path, index=False)
         vectors, ids = read_vectors(path if write else frame, report=(said := {}))
         assert vectors.tolist() == [[0.5], [1.5]] and ids == ["a", "b"]
-        assert said == {"columns not used": "pos, day"}
+        assert said == {"coordinates": "x", "columns not used": "pos, day"}
     (tmp_path/"v.csv").write_text("node,x,pos,y\n7,0.5,noun,1\n9,1.5,verb,inf\n")  # read with care
     assert read_vectors(tmp_path/"v.csv", id_column="node", report=(said := {}))[1] == ["7", "9"]
-    assert said == {"columns not used": "pos"}
-    assert read_vectors(frame[["x"]].set_axis(list("ab")), report=(said := {}))[1] == ["a", "b"] and said == {}
+    assert said == {"coordinates": "x to y", "columns not used": "pos"}
+    assert read_vectors(frame[["x"]].set_axis(list("ab")), report=(said := {}))[1] == ["a", "b"]
+    assert said == {"coordinates": "x"}
+
+
+def written(table, path, index=False):
+    "A table in a file of the kind that its name says"
+    if path.suffix in (".csv", ".tsv"): table.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=index)
+    elif path.suffix == ".xlsx": table.to_excel(path, index=index)
+    elif path.suffix == ".parquet": (table.reset_index(names="Unnamed: 0") if index else table).to_parquet(path)
+    else: table.to_json(path, orient="records", lines=True)
+    return path
+
+
+VECTORS = pd.DataFrame(np.random.default_rng(0).normal(size=(7, 3)), columns=["x0", "x1", "x2"])
+KINDS = ["csv", "tsv", "xlsx", "parquet", "jsonl"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["id", "ID", "Id "])
+def test_a_column_called_id_holds_the_ids_in_every_format(tmp_path, kind, name):
+    "Whole numbers, beside a column of words: in some formats they were a coordinate, and the words the ids"
+    table = VECTORS.assign(word=list("abcdefg"))
+    table.insert(0, name, range(1000, 1007))
+    vectors, ids = read_vectors(written(table, tmp_path/f"v.{kind}"), report=(said := {}))
+    assert np.allclose(vectors, VECTORS) and ids == [str(i) for i in range(1000, 1007)]
+    assert said["columns not used"] == "word" and said["coordinates"] == "x0 to x2"
+
+
+@pytest.mark.parametrize("kind", KINDS[:4])
+def test_an_index_that_was_saved_is_no_coordinate(tmp_path, kind):
+    "One that counts the rows is left out, one of a table that was shuffled or cut is refused; ids by that name are ids"
+    table = VECTORS.assign(id=list("abcdefg"))
+    vectors, ids = read_vectors(written(table, tmp_path/f"v.{kind}", index=True))
+    assert np.allclose(vectors, VECTORS) and ids == list("abcdefg")
+    for some in (table.iloc[::-1], table[2:]):
+        with pytest.raises(ValueError, match=r"'Unnamed: 0' has no name .* save it without \(index=False\)"):
+            read_vectors(written(some, tmp_path/f"v.{kind}", index=True))
+    by_id = VECTORS.set_axis(list("abcdefg"))
+    assert read_vectors(written(by_id, tmp_path/f"v.{kind}", index=True))[1] == list("abcdefg")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_numbers_before_a_column_of_words_are_asked_about(tmp_path, kind):
+    table = VECTORS.assign(word=list("abcdefg"))
+    table.insert(0, "key", range(1000, 1007))
+    with pytest.raises(ValueError, match="is column 'key' a coordinate, or the ids?"):
+        read_vectors(written(table, tmp_path/f"v.{kind}"))
+    assert read_vectors(written(table, tmp_path/f"v.{kind}"), id_column="key")[1] == [str(i) for i in range(1000, 1007)]
+    counts = (VECTORS * 10).round().astype(int).assign(word=list("abcdefg"))  # of which the first repeats itself
+    assert read_vectors(written(counts, tmp_path/f"v.{kind}"))[1] == list("abcdefg")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cell", ["", "-0.37 ", "n/a", "1,5"])
+def test_a_coordinate_with_a_cell_that_is_no_number_is_refused_in_every_format(tmp_path, kind, cell):
+    "It vanished where its other cells are typed: the head then had a dimension less, and nothing was said"
+    table = VECTORS.assign(id=list("abcdefg")).astype({"x1": object})
+    table.loc[4, "x1"] = cell
+    if kind == "parquet":  # which has types
+        with pytest.raises(Exception, match="."): table.to_parquet(tmp_path/"v.parquet")
+        frame = table
+    else:
+        frame = written(table, tmp_path/f"v.{kind}")
+    if kind in ("csv", "tsv") and cell == "-0.37 ":
+        assert read_vectors(frame)[0][4, 1] == np.float32(-0.37)  # without types it is one
+    else:
+        with pytest.raises(ValueError, match=r"row 4 .*'x1'|row 4"): read_vectors(frame)
 
 
 def read_or_say(read):

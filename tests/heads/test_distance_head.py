@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.heads import BregmanHead, DistanceHead, Standardizer, files, load_head
+from rolebregman.retrieval import TargetIndex
 
 D = 6  # width of the embeddings
 F64 = torch.float64
@@ -79,6 +80,17 @@ def test_what_cannot_be_scored_is_named():
     with pytest.raises(ValueError, match=r"pair up, \(n, 5\) both, found shapes \(5,\) and \(5,\)"):
         head.score(X[0], X[0])
     with pytest.raises(ValueError, match="x: expected numbers, found dtype object"): head(np.array([None] * 5), X[0])
+
+
+def test_what_is_masked_is_no_number():
+    "What lies under a mask was taken for a vector; an array of which nothing is masked is one as any other"
+    head, rows = make_head("icnn_bregman", 4), np.ma.masked_array(np.ones((5, 4)), mask=np.eye(5, 4))
+    for ask in (lambda: head(rows, rows), lambda: head.score(rows, rows.data), lambda: head.score(rows.data, rows),
+                lambda: head.pairwise(rows, rows.data), lambda: head.fit_standardizer(rows),
+                lambda: TargetIndex(head, rows), lambda: TargetIndex(head, rows.data).search(rows, 1)):
+        with pytest.raises(ValueError, match=r"([xyXY]|features): .*4 values are masked; leave their rows out"): ask()
+    whole = np.ma.masked_array(np.ones((5, 4)), mask=False)
+    assert head.score(whole, 2 * whole).equal(head.score(whole.data, 2 * whole.data))
 
 
 def test_scoring_goes_on_in_smaller_blocks_where_memory_runs_out(monkeypatch, caplog):

@@ -115,6 +115,18 @@ def made(**options):
     return make_head("directed_bregman", dim=6, **options)
 
 
+@pytest.mark.parametrize("what, change", [
+    ("data weights", lambda ds: dict(weights=ds.weights[::-1])),
+    ("data denied", lambda ds: dict(denied_weights=np.ones(len(ds.denied["train"])))),
+    ("data denied", lambda ds: dict(denied=dict(train=ds.denied["train"][::-1])))])
+def test_a_checkpoint_of_other_labels_or_weights_is_refused(what, change, tmp_path):
+    "Also of weights of pairs that do not hold: it went on with those of before"
+    ds, file = judged_tree(), tmp_path / "run.safetensors"
+    train(ds, replace(SETTINGS, epochs=1), checkpoint=file)
+    with pytest.raises(ValueError, match=f"{file} is of another training: {what}"):
+        train(replace(ds, **change(ds)), replace(SETTINGS, epochs=1), checkpoint=file, resume=True)
+
+
 @pytest.mark.parametrize("what, changed", [
     ("config lr is 0.01 there, and 0.02 here", dict(config=replace(SETTINGS, lr=0.02))),
     ("config seed is 0 there, and 1 here", dict(config=replace(SETTINGS, seed=1))),
