@@ -168,8 +168,8 @@ def _of_relation(table, taken, relation, relation_column, where):
                          "is meant")
     wanted = [counts.index[0]] if relation is None else [str(name).strip() for name in np.atleast_1d(relation)]
     if lost := [name for name in wanted if name not in counts.index]:
-        raise ValueError(f"{where}: relation = {lost[0]!r}, but column {column!r} has {there}; say with relation= which "
-                         "of these is meant")
+        raise ValueError(f"{where}: relation = {lost[0]!r}, but column {column!r} has {there}; say with relation= "
+                         "which of these is meant")
     return values.isin(wanted), column, ", ".join(wanted)
 
 # %% ../../nbs/datasets/columns.ipynb #3c1d0a0e

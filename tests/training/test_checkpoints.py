@@ -118,7 +118,7 @@ def made(**options):
 @pytest.mark.parametrize("what, change", [
     ("data weights", lambda ds: dict(weights=ds.weights[::-1])),
     ("data denied", lambda ds: dict(denied_weights=np.ones(len(ds.denied["train"])))),
-    ("data denied", lambda ds: dict(denied=dict(train=ds.denied["train"][::-1])))])
+    ("data denied", lambda ds: dict(denied=dict(train=ds.denied["train"][::-1].copy())))])
 def test_a_checkpoint_of_other_labels_or_weights_is_refused(what, change, tmp_path):
     "Also of weights of pairs that do not hold: it went on with those of before"
     ds, file = judged_tree(), tmp_path / "run.safetensors"
