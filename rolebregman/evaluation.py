@@ -306,18 +306,18 @@ def evaluate(
     head: DistanceHead,  # any head; its mode and weights are left as they are
     ds: DirectedDataset,  # where the pairs come from
     split: str = "test",  # `"train"`, `"valid"` or `"test"`
-    candidates: int | str = 100,  # sampled for each pair, the same for every head; or `"all"`
+    candidates: int | str = 100,  # drawn for each pair, with replacement, the same for every head; or `"all"`
     compile: bool = False,  # score by PyTorch's compiler, where there is one
 ) -> dict:  # the metrics by name, in the order of `METRICS`
     """All metrics of `head` on one split.
 
-    With `candidates="all"`, `mrr` and `hits@k` come from `filtered_ranks`, among everything in the pool; the others
-    keep their hundred sampled candidates. Raises a ValueError for an unknown or empty split, another value of
-    `candidates`, and a distance that is not finite, naming head and pair."""
+    With `candidates="all"`, and where the pool holds no more than would be drawn, `mrr` and `hits@k` come from
+    `filtered_ranks`, among everything in the pool; the others keep their sampled candidates. Raises a ValueError for an
+    unknown or empty split, another value of `candidates`, and a distance that is not finite, naming head and pair."""
     if isinstance(candidates, str) and candidates != "all":
         raise ValueError(f"candidates = {candidates!r}: expected a whole number of at least 1, or 'all'")
-    everything = candidates == "all"
-    found = split_metrics(score_split(head, ds, split, 100 if everything else candidates, compile))
+    everything = candidates == "all" or isinstance(candidates, Integral) and len(ds.pool) <= candidates
+    found = split_metrics(score_split(head, ds, split, 100 if candidates == "all" else candidates, compile))
     return found | rank_metrics(filtered_ranks(head, ds, split)) if everything else found
 
 # %% ../nbs/05_evaluation.ipynb #9d29f2c4

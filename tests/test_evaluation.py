@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from rolebregman import evaluation
 from rolebregman.baselines import HEADS, make_head
-from rolebregman.datasets import toy_tree
+from rolebregman.datasets import from_pairs, toy_tree
 from rolebregman.evaluation import (
     METRICS,
     Comparison,
@@ -294,3 +295,21 @@ def test_a_comparison_says_what_was_counted():
     assert isinstance(found, Comparison) and (found.wins, found.losses, found.seeds) == (2, 0, 3)
     assert found.mean_difference == pytest.approx(4 / 3) and found.p_value == 0.5
     assert str(found).startswith("+1.3333 [") and "ahead in 2 of 3 seeds, p = 0.5" in str(found)
+
+
+@pytest.mark.parametrize("items, candidates", [(12, 100), (12, 12), (40, 100), (40, 40)])
+def test_of_a_small_catalogue_a_rank_is_among_everything(items, candidates):
+    "A hundred draws of twelve items hold each wrong one eight times: a rank of 2 was told as one of 9"
+    rng = np.random.default_rng(items)
+    pairs = pd.DataFrame(dict(source=[f"i{i}" for i in range(1, items)], target=["i0"] * (items - 1)))
+    ds = from_pairs(pairs, rng.normal(size=(items, 4)).astype(np.float32), ids=[f"i{i}" for i in range(items)])
+    head = make_head("euclidean", 4).fit_standardizer(ds.features)
+    found = evaluate(head, ds, "train", candidates)
+    x, y = ds.edges["train"].T
+    with torch.no_grad():
+        distance = head.pairwise(torch.from_numpy(ds.features[x]), torch.from_numpy(ds.features)).numpy()
+    other = np.arange(items)[None] != x[:, None]
+    rank = 1 + ((distance < distance[np.arange(len(x)), y][:, None]) & other).sum(1)
+    assert found["mrr"] == pytest.approx((1 / rank).mean()) and found["hits@10"] == pytest.approx((rank <= 10).mean())
+    assert found["mrr"] == evaluate(head, ds, "train", "all")["mrr"]
+    assert evaluate(head, ds, "train", items - 1)["mrr"] != found["mrr"]  # drawn

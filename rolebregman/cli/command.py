@@ -8,7 +8,7 @@ __all__ = ['app', 'Head', 'Pairs', 'PairsInParts', 'Backend', 'Address', 'Jobs',
            'Relation', 'RelationColumn', 'Separator', 'SplitColumn', 'WeightColumn', 'Encoding', 'HeldOut', 'DropSeen',
            'Transitive', 'Missing', 'Spreadsheet', 'Out', 'OutOrFolder', 'Folder', 'Picture', 'CheckpointEvery',
            'Resume', 'Device', 'Json', 'in_words', 'say', 'show', 'watched', 'progress', 'command', 'try_command',
-           'pairs_file', 'options_of', 'input_file', 'write_output', 'as_json']
+           'pairs_file', 'input_file', 'write_output', 'as_json']
 
 # %% ../../nbs/cli/command.ipynb #35c05971
 import inspect
@@ -332,25 +332,12 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoin
 Device = Annotated[str, typer.Option(callback=_device, metavar="NAME", help="Where to compute: cpu, cuda, cuda:1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
-# %% ../../nbs/cli/command.ipynb #403e77d5
-def options_of(
-    words: list[str],  # `name=value` each
-) -> dict:  # numbers, lists, True, False and None as such, anything else as text
-    "Options by name. Raises `ValueError` for a word that is none, or a name that is there twice."
-    def value(text):
-        try:
-            return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
-        except ValueError:
-            return text
-
-    if odd := [word for word in words if not word.partition("=")[0] or "=" not in word]:
-        raise ValueError(f"{odd[0]!r} is no option, expected key=value")
-    names = [word.partition("=")[0] for word in words]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{twice[0]} is there {names.count(twice[0])} times, expected once")
-    return {name: value(text) for name, _, text in (word.partition("=") for word in words)}
-
 # %% ../../nbs/cli/command.ipynb #0d12f432
+# How a file that is no text begins
+_SIGNS = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip or an Excel file", b"BZh": "bzip2", b"\xfd7zXZ": "xz",
+          b"\x28\xb5\x2f\xfd": "zstandard", b"PAR1": "Parquet"}
+
+
 @contextmanager
 def input_file(
     path: Path | str,  # `-` for standard input: CSV, or TSV where its first line has tabs and no comma
@@ -362,6 +349,9 @@ def input_file(
     import tempfile
     with tempfile.TemporaryDirectory() as folder:
         first = sys.stdin.buffer.readline()
+        if packed := [kind for sign, kind in _SIGNS.items() if first.startswith(sign)]:
+            raise ValueError(f"standard input holds {packed[0]}, expected CSV or TSV as text: unpack it before the "
+                             "pipe, or name the file in place of -")
         kept = Path(folder) / ("pairs.tsv" if b"\t" in first and b"," not in first else "pairs.csv")
         with open(kept, "wb") as file:
             file.write(first)

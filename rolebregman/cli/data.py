@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from .command import Json, app, as_json, command, options_of, show, watched
+from .command import Json, app, as_json, command, show, watched
+from .naming import options_of
 
 # %% ../../nbs/cli/data.ipynb #42315cd7
 # The sub-command `data`, with sub-commands of its own

@@ -20,10 +20,11 @@ from .command import (
     CheckpointEvery, Device, DropSeen, Encoder, Encoding, Folder, HeldOut, IdColumn, Ids, Inputs, Json, KeepVectors,
     Label, Member, MinLabel, Missing, Pairs, Relation, RelationColumn, Resume, Separator, Setting, SourceColumn,
     SplitColumn, TargetColumn, Texts, Transitive, Vectors, WeightColumn, app, as_json, command, input_file,
-    options_of, progress, say, show, watched)
+    progress, say, show, watched)
 from .deciding import decided, decision_text
 from .folder import FILES, require_writable, write_kept, write_together
 from .inputs import columns_text, coordinate_names, inputs_of, items_of, options_said, vectors_text
+from .naming import options_of
 
 # %% ../../nbs/cli/fitting.ipynb #3beeb1c8
 _TRAINING = ("loss", "epochs", "patience", "lr", "seed", "hard_share")  # settings with an option of their own

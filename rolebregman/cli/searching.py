@@ -215,7 +215,8 @@ def search(
 ):
     """Find the nearest targets, or sources, of items.
 
-    They are looked for among all items of the vectors. For a new item give a file that holds it and those too."""
+    They are looked for among all items of the vectors; where these are vectors of words, or texts are ids, among the
+    items of `fit`. For a new item give a file that holds it and those too."""
     import numpy as np
     import pandas as pd
 
@@ -230,6 +231,9 @@ def search(
     model, wanted = load_head(head).to(device), _all_items(where, head, items)
     features, index, _ = vectors_of(head, where, wanted, model.dim, bool(vectors or texts))
     rows = _rows(index, items)
+    if where.open_ended:
+        known = "the head's vocabulary" if (report_of(head) or {}).get("vocabulary") else "fit"
+        say(f"looked for among {len(index):,} items: those of {known}, and those asked about")
     if shards > 1 or address or backend != "loky":
         how = dict(jobs=jobs, backend=backend, address=address or None)
         among = ShardedIndex(model, features, shards, find[:-1], **how)

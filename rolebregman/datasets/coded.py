@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -137,6 +138,16 @@ def places_of(
     return places
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0036
+def _written_otherwise(lost, ids):
+    "That an id is there in another way of writing, in a few words; empty where none is"
+    def plain(text):
+        return normalize("NFKC", text).casefold().strip()
+    if (found := next((i for i in ids if plain(i) == plain(lost)), None)) is None: return ""
+    same = normalize("NFC", found) == normalize("NFC", lost)
+    how = "in another Unicode form" if same else "in other case, width or with other blanks"
+    return f"; {found!r} is there, {how}"
+
+
 def require_items(
     pairs: pd.DataFrame,  # source, target, row, and where they come from several files, file
     ids: Sequence[str],  # those that there are
@@ -146,14 +157,16 @@ def require_items(
     "Raises a `ValueError` that names the first row with an id that is not there."
     places = places_of(pairs, pd.Index(pd.unique(pd.Series(ids, dtype=object)), dtype=object))
     if places.size and places.min() < 0:
-        lost = places < 0
-        row, side = np.argwhere(lost)[0]
+        absent = places < 0
+        row, side = np.argwhere(absent)[0]
         column = ("source", "target")[side]
         count = pd.unique(np.concatenate([pairs[end][out].astype(object) for end, out in
-                                          zip(("source", "target"), lost.T, strict=True)])).size
+                                          zip(("source", "target"), absent.T, strict=True)])).size
         where = pairs["file"][row] if "file" in pairs else where
-        raise ValueError(f"{where}, row {pairs['row'][row]} (the first is 0): {column} {pairs[column][row]!r} has no "
-                         f"{lacking}. {count:,} such ids: add what is missing, or drop their pairs with missing='drop'")
+        lost = str(pairs[column][row])
+        raise ValueError(f"{where}, row {pairs['row'][row]} (the first is 0): {column} {lost!r} has no {lacking}"
+                         f"{_written_otherwise(lost, map(str, ids))}. {count:,} such ids: add what is missing, or drop "
+                         "their pairs with missing='drop'")
     return places
 
 # %% ../../nbs/datasets/coded.ipynb #c0de0034

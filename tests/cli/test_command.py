@@ -17,7 +17,6 @@ from rolebregman.cli.command import (
     as_json,
     command,
     in_words,
-    options_of,
     pairs_file,
     progress,
     say,
@@ -51,18 +50,6 @@ def test_columns_as_said_now_come_before_those_of_fit_and_those_that_are_not_the
     assert ends_of(tmp_path, tmp_path / "same.csv") == how
     assert ends_of(tmp_path, tmp_path / "same.csv", "note", "child") == dict(source="note", target="child")
     assert ends_of(tmp_path, tmp_path / "other.csv") == ends_of(tmp_path / "none", tmp_path / "same.csv") == guessed
-
-
-@pytest.mark.parametrize("words, options", [
-    (["variant=dev-as-train", "limit=5", "quiet=True"], dict(variant="dev-as-train", limit=5, quiet=True)),
-    (["hidden=[8, 4]", "seed=None", "text=a=b"], dict(hidden=[8, 4], seed=None, text="a=b")), ([], {})])
-def test_options_are_read_as_in_python(words, options):
-    assert options_of(words) == options
-
-
-@pytest.mark.parametrize("word", ["all", "=3"])
-def test_a_word_that_is_no_option_is_named(word):
-    with pytest.raises(ValueError, match=f"'{word}' is no option, expected key=value"): options_of(["a=1", word])
 
 
 def test_json_has_no_nan():

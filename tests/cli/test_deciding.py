@@ -115,7 +115,7 @@ def test_parts_are_decided_and_known_by_how(folder, tmp_path):
     np.testing.assert_allclose(found[COLUMNS], whole[COLUMNS], atol=2e-6)
     assert "already there: 1" in run(f"{line} --decide", folder).output
     for other in "", " --decide --prior 0.1 0.1 0.8", " --decide --threshold 0.9":
-        assert "is not of this head" in run(line + other, folder, status=1).output
+        assert "was asked otherwise" in run(line + other, folder, status=1).output
 
 
 def test_explain_says_how_likely(folder, bushy):

@@ -42,7 +42,34 @@ def test_the_same_vectors_in_any_format_give_the_same_head(project):
         run(f"fit pairs.tsv --vectors {vectors} --epochs 4 --out other", project)
         found = hashlib.sha256((project / "other" / "model.safetensors").read_bytes())
         assert found.digest() == wanted.digest(), vectors
-        assert (project / "other" / "report.txt").read_text() == (project / "head" / "report.txt").read_text()
+        texts = [(project / name / "report.txt").read_text().splitlines() for name in ("other", "head")]
+        other, mine = ([line for line in text if not line.startswith("vectors: ")] for text in texts)
+        assert other == mine and "vectors: coordinates: x0 to x11" in texts[1]
+
+
+def test_what_was_found_in_the_vectors_is_said_and_in_the_report(project, tmp_path):
+    "Which columns are coordinates, what was left out, and that ids are numbers of rows where a file brings none"
+    table = pd.read_csv(project / "vectors.csv").assign(note="word")
+    table.rename(columns={"name": "id"}).to_csv(tmp_path / "noted.csv", index=False)
+    done = run(f"fit pairs.csv --vectors {tmp_path}/noted.csv --epochs 0 --out noted", project)
+    assert "vectors of 12 dimensions; coordinates: x0 to x11; columns not used: note\n" in done.stderr
+    assert "vectors: coordinates: x0 to x11; columns not used: note\n" in done.stdout
+    rows = {name: str(row) for row, name in enumerate(table["name"])}
+    pd.read_csv(project / "pairs.csv").replace(rows).to_csv(tmp_path / "numbered.csv", index=False)
+    done = run(f"fit {tmp_path}/numbered.csv --vectors vectors.npy --epochs 0 --out numbered", project)
+    assert "vectors of 12 dimensions; ids: the numbers of the rows, from 0\n" in done.stderr
+
+
+def test_ids_that_are_not_those_of_the_vectors_are_refused(project, tmp_path):
+    "The vectors of a table went to other ids, and nothing was said"
+    names = (project / "ids.txt").read_text().split()
+    (tmp_path / "turned.txt").write_text("\n".join(names[::-1]))
+    np.savez(tmp_path / "own.npz", x=np.load(project / "vectors.npy"), ids=np.array(names))
+    for vectors in ("vectors.csv", f"{tmp_path}/own.npz", "vectors.parquet"):
+        line = f"fit pairs.csv --vectors {vectors} --epochs 0 --out turned"
+        said = run(f"{line} --ids {tmp_path}/turned.txt", project, 1).stderr
+        assert f"row 0 (the first is 0) is '{names[-1]}', but the vectors have ids of their own, and there" in said
+        run(f"{line} --ids ids.txt", project)
 
 
 def test_evaluate_gives_the_numbers_of_the_report(project):
@@ -106,7 +133,7 @@ def test_a_log_has_a_line_every_so_often(project):
     lines = [line for line in done.stderr.splitlines() if "/40 epochs, loss " in line]
     assert [int(line.split("/")[0]) for line in lines] == list(range(2, 41, 2)) and "\r" not in done.stderr
     assert lines[-1].endswith("at most 00:00 left") and re.search(r"validation [01]\.\d{3}, ", lines[0])
-    assert run("fit pairs.csv --vectors vectors.csv --epochs 0 --out logged", project).stderr.count("\n") == 1
+    assert run("fit pairs.csv --vectors vectors.csv --epochs 0 --out logged", project).stderr.count("\n") == 2
 
 
 def test_the_default_head_is_that_of_the_readme(project):

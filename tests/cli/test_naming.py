@@ -5,6 +5,7 @@ from command_line import run
 from typer.main import get_command
 
 from rolebregman.cli.app import app
+from rolebregman.cli.naming import options_of
 
 
 @pytest.mark.parametrize("order", ["explain {h} {a} {b}", "explain --head {h} {a} {b}", "explain {a} {b} --head {h}",
@@ -32,16 +33,16 @@ def test_every_sub_command_that_asks_a_head_takes_it_first():
     assert asking == {"evaluate", "score", "search", "explain"}
 
 
-def options_of_one_value(command, path=()):
+def of_one_value(command, path=()):
     "The words of each sub-command, and one of its options that take a value, with whether names go into it"
     subs = {name: command.get_command(None, name) for name in command.list_commands(None)} if hasattr(
         command, "list_commands") else {}
-    for name, sub in subs.items(): yield from options_of_one_value(sub, (*path, name))
+    for name, sub in subs.items(): yield from of_one_value(sub, (*path, name))
     for one in command.params:
         if one.param_type_name == "option" and not (one.is_flag or one.multiple): yield path, one
 
 
-ONE_VALUE = list(options_of_one_value(get_command(app)))
+ONE_VALUE = list(of_one_value(get_command(app)))
 
 
 def test_an_option_that_is_typed_twice_is_refused_by_every_sub_command():
@@ -58,3 +59,15 @@ def test_an_option_that_takes_several_values_takes_them(project):
     fit = "fit pairs.csv --vectors vectors.csv --head euclidean --epochs 0"
     run(f"{fit} --set batch_size=32 --set margin=2 --out two", project)
     run("data list --json --json", project)
+
+
+@pytest.mark.parametrize("words, options", [
+    (["variant=dev-as-train", "limit=5", "quiet=True"], dict(variant="dev-as-train", limit=5, quiet=True)),
+    (["hidden=[8, 4]", "seed=None", "text=a=b"], dict(hidden=[8, 4], seed=None, text="a=b")), ([], {})])
+def test_options_are_read_as_in_python(words, options):
+    assert options_of(words) == options
+
+
+@pytest.mark.parametrize("word", ["all", "=3"])
+def test_a_word_that_is_no_option_is_named(word):
+    with pytest.raises(ValueError, match=f"'{word}' is no option, expected key=value"): options_of(["a=1", word])

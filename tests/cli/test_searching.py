@@ -1,7 +1,10 @@
 "Score, search and explain: what a fitted head says"
+import bz2
 import contextlib
+import gzip
 import io
 import json
+import lzma
 import os
 import shutil
 import signal
@@ -97,6 +100,16 @@ def test_missing_vectors_are_named_or_dropped(project):
         "left out: self-pair (1), pair of an id without a vector (1)\n")
 
 
+@pytest.mark.parametrize("packed, kind", [
+    (gzip.compress(b"child,parent\n"), "gzip"), (bz2.compress(b"a,b\n"), "bzip2"), (lzma.compress(b"a,b\n"), "xz"),
+    (b"PK\x03\x04rest", "a zip or an Excel file"), (b"PAR1rest", "Parquet")], ids=["gz", "bz2", "xz", "zip", "parquet"])
+def test_what_is_packed_is_named_on_standard_input(project, packed, kind):
+    "Its advice was an encoding"
+    for line in ("score head -", "evaluate head -", "fit - --vectors vectors.csv"):
+        said = run(line, project, 1, packed).stderr
+        assert f"standard input holds {kind}, expected CSV or TSV as text: unpack it before the pipe" in said
+
+
 @pytest.mark.parametrize("find", ["targets", "sources"])
 def test_search_finds_what_all_distances_give(project, tree, find):
     table = read(run(f"search head n00040 n00004 -k 5 --find {find}", project).stdout)
@@ -118,7 +131,10 @@ def test_search_reads_items_from_standard_input(project):
 
 def test_search_among_words_knows_the_items_of_the_pairs(project):
     run("fit pairs.csv --vectors vectors.txt --epochs 0 --out words", project)
-    assert len(run("search words n00004 -k 120", project).stdout.splitlines()) == 121
+    done = run("search words n00004 -k 120", project)
+    assert len(done.stdout.splitlines()) == 121
+    assert "looked for among 121 items: those of fit, and those asked about" in done.stderr
+    assert "looked for" not in run("search head n00004 -k 3", project).stderr  # among all of the table
 
 
 def test_search_gives_as_many_as_there_are(project):

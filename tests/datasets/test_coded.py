@@ -19,6 +19,7 @@ from rolebregman.datasets import (
     read_pairs,
     read_table,
     repeats,
+    require_items,
 )
 from rolebregman.datasets import coded as coded_room
 
@@ -187,3 +188,16 @@ def test_ids_stand_in_the_order_of_the_rows_without_those_of_self_pairs():
     apart = table[table["source"] != table["target"]]
     for size in (3, 1000):
         assert list(ids_in_order(pairs, size)) == list(dict.fromkeys(apart.to_numpy().ravel()))
+
+
+@pytest.mark.parametrize("asked, there, how", [
+    ("cafe\u0301", "caf\u00e9", "in another Unicode form"), ("Celery", "celery", "in other case"),
+    ("celery ", "celery", "in other case, width or with other blanks"), ("ＡＢ", "AB", "in other case, width")])
+def test_an_id_that_is_there_in_another_way_of_writing_is_told(asked, there, how):
+    "They look the same, or nearly so, and the error says which one is meant"
+    pairs = pd.DataFrame(dict(source=pd.Categorical([asked], [asked, "x"]), target=pd.Categorical(["x"], [asked, "x"]),
+                              row=[0]))
+    with pytest.raises(ValueError, match=f"source .* has no vector; '{there}' is there, {how}"):
+        require_items(pairs, ["x", "y", there], "vector", "pairs.csv")
+    with pytest.raises(ValueError, match=r"has no vector\. 1 such ids"):
+        require_items(pairs, ["x", "y"], "vector", "pairs.csv")
