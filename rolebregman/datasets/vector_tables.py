@@ -57,10 +57,10 @@ def without_counting(
     table: pd.DataFrame,  # as it was read
 ) -> pd.DataFrame:
     "The table without a nameless column that counts its rows from 0, as pandas writes an index."
-    counted = table.index.astype(str)
-    saved = [c for c in table.columns if str(c).startswith("Unnamed:") and (
-        table[c].astype(str).str.removesuffix(".0") == counted).all()]
-    return table.drop(columns=saved)
+    nameless = [c for c in table.columns if str(c).startswith("Unnamed:")]
+    counted = table.index.astype(str) if nameless else ()
+    saved = [c for c in nameless if (table[c].astype(str).str.removesuffix(".0") == counted).all()]
+    return table.drop(columns=saved) if saved else table
 
 
 def _decoded(some, where):
