@@ -1,6 +1,9 @@
 "The fair search: as many trials for each head, on axes without an end, proved on further seeds"
 import json
+import shutil
 from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 from zlib import crc32
 
 import pandas as pd
@@ -8,7 +11,7 @@ import pytest
 
 from rolebregman.baselines import HEADS, make_head
 from rolebregman.heads import INPUTS
-from rolebregman.study import SEARCH, Store, trials
+from rolebregman.study import SCALES, SEARCH, Store, Task, runner, trials
 from rolebregman.study.trials import (
     HEAD_AXES,
     SCORE,
@@ -24,6 +27,8 @@ from rolebregman.study.trials import (
     useful_axes,
 )
 from rolebregman.training import TrainConfig
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 def climb(value, axes, budget):
@@ -142,3 +147,22 @@ def test_the_command_searches_one_dataset_after_the_other(made_up, tmp_path, cap
     assert capsys.readouterr().out.startswith("toy\n") and (tmp_path / "chosen.json").exists()
     with pytest.raises(ValueError, match="expected some of: toy"): run_fair_search(["gone"], out=tmp_path)
     assert all(isinstance(axis, Axis) for axis in (TRAIN_AXES | HEAD_AXES).values())
+
+
+@pytest.mark.parametrize("dataset", SCALES["paper"].datasets)
+def test_the_committed_search_is_that_of_the_plan_and_chooses_what_was_chosen(dataset, tmp_path, monkeypatch):
+    "Every head had as many trials; nothing is left to fit, and the choice of each follows from the rows"
+    shutil.copy(RESULTS / "trials.csv", tmp_path)
+    rows = Store(tmp_path / "trials.csv", SEARCH).rows()
+    first = rows[(rows["dataset"] == dataset) & (rows["seed"] == 100)]
+    heads, budget = list(dict.fromkeys(first["head"])), first.groupby("head").size().min()
+    width = first.loc[first["head"] == "mahalanobis", "parameters"].max() ** 0.5  # whose square it has
+    monkeypatch.setattr(Task, "open", lambda *_, **__: SimpleNamespace(dim=round(width)))
+    monkeypatch.setattr(runner, "finished", lambda _, tasks, *__: pytest.fail(f"{len(tasks)} rows are not there"))
+    table = fair_search(dataset, tmp_path / "trials.csv", tmp_path / "chosen.json", heads, budget, progress=False)
+    assert len(heads) >= 22 and set(table["trials"]) == {budget} and budget >= 8
+    again, there = (json.loads((path / "chosen.json").read_text())[dataset] for path in (tmp_path, RESULTS))
+    for head in heads:
+        assert [again[head][name] for name in ("train", "options")] == [
+            there[head][name] for name in ("train", "options")], head
+        assert again[head]["score"] == pytest.approx(there[head]["score"], abs=1e-12)
