@@ -253,7 +253,7 @@ def printable(
 
 # %% ../nbs/common.ipynb #fed1001f
 def unmasked(
-    x,  # anything
+    x,  # an array of any shape, or anything else
     name: str = "",  # what an error calls it
 ):  # the same
     "Raises a `ValueError` for an array of which something is masked: what lies under a mask is no number."

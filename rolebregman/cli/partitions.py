@@ -70,7 +70,7 @@ def _require_same(file, left_out, before, mark, missing, pairs):
         what = "was asked otherwise (other vectors, columns or options)"
     raise ValueError(f"{file} {what}: name another folder with --out, or delete what is in this one")
 
-
+# %% ../../nbs/cli/partitions.ipynb #fc42fd9c
 @lru_cache(1)
 def _loaded(head, given, named, device):
     "Head and items, once in each worker"

@@ -220,8 +220,8 @@ def _with_id(frame, where, id_column):
         if id_column not in frame.columns or "id" in set(frame.columns) - {id_column}:
             raise ValueError(f"{where}: id_column = {id_column!r}, but its columns are {list(frame.columns)[:9]}")
         return frame.rename(columns={id_column: "id"})
-    called = [c for c in frame.columns if _is_id(c)]
-    return frame.rename(columns={called[0]: "id"}) if len(called) == 1 else frame
+    ids = [c for c in frame.columns if _is_id(c)]
+    return frame.rename(columns={ids[0]: "id"}) if len(ids) == 1 else frame
 
 
 def _columns_of_vectors(frame, where):

@@ -117,8 +117,7 @@ class Standardizer(nn.Module):
             mean, spread = mean * 0, square
             if not spread: raise ValueError("features: all rows are zero, so there is no scale to take from them")
         elif spread <= torch.finfo(self.mean.dtype).eps ** 2 * square:
-            raise ValueError("features: all rows are equal, so there is no scale to take from them; what differs only "
-                             "behind the seventh digit is equal in float32: subtract what all have in common first")
+            raise ValueError("features: all rows are equal (in float32), so there is no scale to take from them")
         self.scale.copy_(_factor(spread, n, width, self.scale))
         self.mean.copy_(mean)
         self._was_fitted = True

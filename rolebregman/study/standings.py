@@ -97,9 +97,12 @@ def standing_figure(
     "A cell for each question with the difference in hundredths, coloured by what may be said of it; a panel a column."
     metrics, heads = list(dict.fromkeys(lines["metric"])), list(dict.fromkeys(lines["against"]))
     datasets = {metric: list(dict.fromkeys(lines[lines["metric"] == metric]["dataset"])) for metric in metrics}
-    wide = [len(names) for names in datasets.values()]
-    figure = Figure(figsize=(1.6 + 0.42 * sum(wide), 1.4 + 0.2 * len(heads)), layout="constrained")
-    axes = figure.subplots(1, len(metrics), sharey=True, squeeze=False, width_ratios=wide).flat
+    rows = [metrics[start:start + 3] for start in range(0, len(metrics), 3)]  # wider, its words would be too small
+    wide = max(sum(len(datasets[metric]) for metric in row) for row in rows)
+    figure = Figure(figsize=(1.7 + 0.33 * wide, len(rows) * (1.4 + 0.2 * len(heads))), layout="constrained")
+    parts = np.atleast_1d(figure.subfigures(len(rows), 1))
+    axes = [ax for part, row in zip(parts, rows) for ax in part.subplots(
+        1, len(row), sharey=True, squeeze=False, width_ratios=[len(datasets[metric]) for metric in row]).flat]
     for ax, (metric, names) in zip(axes, datasets.items()):
         colors = np.ones((len(heads), len(names), 4))
         for line in lines[lines["metric"] == metric].itertuples():

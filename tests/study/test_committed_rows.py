@@ -11,13 +11,11 @@ from rolebregman.study import (
     CITATION_COLUMNS,
     FORM_JUDGES,
     GAP_COLUMNS,
-    GRADED,
     GRID,
     NEIGHBOUR_FORMS,
     SCALES,
     SEARCH,
     CitationTask,
-    Graded,
     Store,
     Task,
     chosen_settings,
@@ -27,7 +25,6 @@ from rolebregman.study import (
     run_joint,
     trial_settings,
 )
-from rolebregman.study.store import COLUMNS
 
 results = Path(__file__).resolve().parents[2] / "results"
 CHOSEN = results / "chosen.json"
@@ -62,12 +59,6 @@ def test_search_on_citations():
     forms = citation_tasks(CHOSEN, [f"cora{form}" for form in ("", *NEIGHBOUR_FORMS)], FORM_JUDGES,
                            range(100, 103), "valid")
     assert keys_of("citation_search", CITATION_COLUMNS) == trials | {task.key for task in forms}
-
-
-def test_graded_scores():
-    plan = {Graded(name, head, seed, "paper", **chosen_settings(CHOSEN, name, head)).key
-            for name in ("hyperlex/random", "hyperlex/lexical") for seed in range(10) for head in FITTED}
-    assert keys_of("hyperlex_spearman", [*COLUMNS, *GRADED]) == plan
 
 
 def test_gaps():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rolebregman.baselines import make_head
+from rolebregman.baselines import HEADS, make_head
 from rolebregman.study import (
     DATASETS,
     GRADED,
@@ -117,6 +117,13 @@ def test_committed_rows_are_those_that_the_command_would_make(name, scale, reque
         settings = chosen_settings((results / name).with_name("chosen.json"), row.dataset, row.head)
         assert Task(row.dataset, row.head, row.seed, scale, **settings).config == row.config, row
     assert len(found)
+
+
+def test_committed_graded_rows_are_those_that_the_command_would_make():
+    plan = {Graded(name, head, seed, "paper", **chosen_settings(results / "chosen.json", name, head)).key
+            for name in ("hyperlex/random", "hyperlex/lexical") for seed in range(10) for head in HEADS}
+    there = Store(results / "hyperlex_spearman.csv", [*COLUMNS, *GRADED]).keys(failed=False)
+    assert there <= plan and len(there) >= 440  # a head more is free to come
 
 
 def test_graded_fits_are_measured_by_rank_correlation(judged):
