@@ -98,7 +98,7 @@ def coordinate_names(
     import numpy as np
     import pandas as pd
 
-    from rolebregman.datasets.readers import TABLES, kind_of, table_blocks
+    from rolebregman.datasets.readers import TABLES, columns_named, kind_of, table_blocks
     if path is None or kind_of(path) not in TABLES: return None
     some = np.asarray(features[:8], dtype=np.float32)
     try:
@@ -108,7 +108,7 @@ def coordinate_names(
         else:
             table = next(table_blocks(path, len(some)))
         columns = {c: pd.to_numeric(table[c], errors="coerce").to_numpy(np.float32) for c in table.columns
-                   if c != id_column and str(c).strip().casefold() != "id"}
+                   if c != id_column and not columns_named([c], "id")}
     except (ValueError, TypeError, ImportError, StopIteration):
         return None
     names = []

@@ -45,7 +45,7 @@ def each_once(
     "Raises a usage error for an option that takes one value and was given more than once."
     _, _, order = command.make_parser(ctx).parse_args(list(args))
     for one in dict.fromkeys(order):
-        repeatable = (one.param_type_name == "argument" or one.multiple or one.is_flag)
+        repeatable = one.param_type_name == "argument" or one.multiple or one.is_flag
         if not repeatable and order.count(one) > 1:
             names = "; names go into one, with commas between" if "commas" in (one.help or "") else ""
             raise typer.BadParameter(f"given {order.count(one)} times, takes one value{names}", ctx=ctx, param=one)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .readers import as_ids, content_of, kind_inside, read_table
+from .readers import as_ids, columns_named, content_of, kind_inside, read_table
 
 # %% ../../nbs/datasets/vector_tables.ipynb #649999df
 def ids_of(
@@ -72,8 +72,8 @@ def _decoded(some, where):
 
 # %% ../../nbs/datasets/vector_tables.ipynb #2f5bebcc
 def _is_id(name):
-    "Whether a column is called id, in whatever case"
-    return str(name).strip().casefold() == "id"
+    "Whether a column is called id, by the rule for all columns that have a meaning"
+    return bool(columns_named([name], "id"))
 
 
 def _column_of_words(table, numbers):
@@ -150,8 +150,7 @@ def _parsed_at_once(path, id_column, report=None):
     if (table := _read_at_once(path, id_column)) is None: return None
     _check_header(path, table)
     numbers, counted = [c for c, kind in table.dtypes.items() if kind.kind == "f"], table.index.astype(str)
-    text = table[[c for c in table.columns.difference(numbers, sort=False)
-                  if not (c.startswith("Unnamed:") and (table[c] == counted).all())]]
+    text = without_counting(table[table.columns.difference(numbers, sort=False)])
     vectors = table[numbers].to_numpy()
     read = {c: pd.to_numeric(text[c], errors="coerce") for c in text}
     if id_column is None and len(read):

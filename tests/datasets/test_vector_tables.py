@@ -86,15 +86,11 @@ def test_a_coordinate_with_a_cell_that_is_no_number_is_refused_in_every_format(t
     "It vanished where its other cells are typed: the head then had a dimension less, and nothing was said"
     table = VECTORS.assign(id=list("abcdefg")).astype({"x1": object})
     table.loc[4, "x1"] = cell
-    if kind == "parquet":  # which has types
-        with pytest.raises(Exception, match="."): table.to_parquet(tmp_path/"v.parquet")
-        frame = table
-    else:
-        frame = written(table, tmp_path/f"v.{kind}")
+    frame = table if kind == "parquet" else written(table, tmp_path/f"v.{kind}")  # which cannot hold such a column
     if kind in ("csv", "tsv") and cell == "-0.37 ":
         assert read_vectors(frame)[0][4, 1] == np.float32(-0.37)  # without types it is one
     else:
-        with pytest.raises(ValueError, match=r"row 4 .*'x1'|row 4"): read_vectors(frame)
+        with pytest.raises(ValueError, match=r"row 4 .*'x1'"): read_vectors(frame)
 
 
 def read_or_say(read):
