@@ -136,12 +136,14 @@ from .panels import PANELS as PANELS
 from .panels import UsualWeight as UsualWeight
 from .panels import Variant as Variant
 from .panels import ablation_tasks as ablation_tasks
+from .panels import base_name as base_name
 from .panels import dataset_panels as dataset_panels
 from .panels import nearest_loss as nearest_loss
 from .panels import panel_datasets as panel_datasets
 from .panels import panel_heads as panel_heads
 from .panels import panel_tasks as panel_tasks
 from .panels import run_ablations as run_ablations
+from .panels import variant_of as variant_of
 from .panels import with_reversed_pairs as with_reversed_pairs
 from .panels import with_usual_weights as with_usual_weights
 from .published import CONE_HEADS as CONE_HEADS

@@ -17,9 +17,10 @@ from matplotlib.figure import Figure
 
 from ..common import BLUE, GREEN, ORANGE
 from ..evaluation import compare
-from .panels import PANELS, panel_heads
+from .panels import PANELS, Variant, base_name, panel_heads
 from .store import SEARCH, Store
 from .tables import COLORS, MARKERS
+from ..training.steps import TrainConfig
 
 # %% ../../nbs/study/panel_tables.ipynb #9ebc1260
 def ablation_rows(
@@ -33,16 +34,23 @@ def ablation_rows(
     return rows.drop_duplicates(["dataset", "head", "panel", "variant", "seed"], keep="last", ignore_index=True)
 
 # %% ../../nbs/study/panel_tables.ipynb #cd065dc5
+def _base_of(row):
+    "The task of a base's row"
+    settings = {name: value for name, value in json.loads(row.settings).items() if name not in ("panel", "variant")}
+    train = {name: settings.pop(name) for name in list(settings) if name in TrainConfig.__dataclass_fields__}
+    return Variant(row.dataset, row.head, row.seed, row.scale, train, settings)
+
+
 def panel_rows(
     rows: pd.DataFrame,  # of `ablation_rows`
     panel: str,  # one of `PANELS`
-) -> pd.DataFrame:  # in the order of the panel
-    "The rows of one panel, the base among them under its name there, on the datasets that have any other."
+) -> pd.DataFrame:  # in the order of the panel; `base` says which are of a base
+    "The rows of one panel, the bases among them under their names there, on the datasets that have any other."
     names, own = list(PANELS[panel]), rows[rows["panel"] == panel]
     base = rows[(rows["panel"] == "base") & rows["dataset"].isin(own["dataset"]) & rows["head"].isin(own["head"])]
-    base = base.assign(panel=panel, variant=next(name for name, change in PANELS[panel].items() if not change))
-    found = pd.concat([own[own["variant"].isin(names)], base])
-    order = found["variant"].map(names.index).astype(int)
+    base = base.assign(panel=panel, variant=[base_name(_base_of(row), panel) for row in base.itertuples()])
+    found = pd.concat([own[own["variant"].isin(names)].assign(base=False), base.assign(base=True)])
+    order = found["variant"].map(["as chosen", *names].index).astype(int)
     return found.iloc[np.argsort(order.to_numpy(), kind="stable")].reset_index(drop=True)
 
 # %% ../../nbs/study/panel_tables.ipynb #23f82b1f
@@ -57,12 +65,11 @@ def panel_differences(
     "Paired differences from the base over the seeds that both have: mean, 95 % interval, and whether it is clear."
     lines = []
     for (dataset, head), some in panel_rows(rows, panel).groupby(["dataset", "head"], sort=False):
-        scores = some.pivot(index="seed", columns="variant", values=metric)
-        base = next(name for name, change in PANELS[panel].items() if not change)
-        for variant in [name for name in some["variant"].unique() if name != base and base in scores]:
-            both = scores[[variant, base]].dropna()
+        base = some[some["base"]].set_index("seed")[metric]
+        for variant, other in some[~some["base"]].groupby("variant", sort=False):
+            both = pd.concat([other.set_index("seed")[metric], base], axis=1, join="inner").dropna()
             if not len(both): continue
-            found = compare(both[variant], both[base])
+            found = compare(*both.T.to_numpy())
             line = (panel, dataset, head, variant, found.mean_difference, found.ci_low, found.ci_high, found.seeds)
             lines.append((*line, bool(found.ci_low > 0 or found.ci_high < 0)))
     return pd.DataFrame(lines, columns="panel dataset head variant difference low high seeds clear".split())
@@ -104,21 +111,20 @@ def panel_figure(
 ) -> Figure:  # ranking on the left, direction on the right
     "Mean (marks) and standard deviation over seeds (bars) of each variant; a dotted line goes through the base."
     rows = panel_rows(rows, panel)
-    names = [name for name in PANELS[panel] if name in set(rows["variant"])][::-1]
-    series = list(rows.groupby(["dataset", "head"], sort=False).groups)
+    names, series = list(rows["variant"].unique())[::-1], list(rows.groupby(["dataset", "head"], sort=False).groups)
     figure, axes, looks = _two_axes(series, 1.3 + (0.16 + 0.1 * len(series)) * len(names) + 0.12 * len(series))
-    base = next(name for name, change in PANELS[panel].items() if not change)
     several = rows["head"].nunique() > 1
     for ax, metric in zip(axes, PANEL_METRICS):
         for i, key in enumerate(series):
-            some = rows[(rows["dataset"] == key[0]) & (rows["head"] == key[1])].groupby("variant")[metric]
+            own = rows[(rows["dataset"] == key[0]) & (rows["head"] == key[1])]
+            some, base = own.groupby("variant")[metric], own[own["base"]][metric]
             there = [name for name in names if name in some.groups]
             y = [names.index(name) + 0.16 * ((len(series) - 1) / 2 - i) for name in there]
             color, mark = looks[key]
             ax.errorbar(some.mean()[there], y, xerr=some.std().fillna(0)[there], fmt=mark, color=color, markersize=4,
                         linewidth=1, label=", ".join(key) if several else key[0])
-            if base in there:
-                ax.axvline(some.mean()[base], color=color, linestyle=":", linewidth=1)
+            if len(base):
+                ax.axvline(base.mean(), color=color, linestyle=":", linewidth=1)
         ax.set_yticks(range(len(names)), names if ax is axes[0] else [])
         ax.set_ylim(-0.6, len(names) - 0.4)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
@@ -239,7 +245,7 @@ def paper_panel_figure(
 def starred(
     differences: pd.DataFrame,  # of `panel_differences`, of one head
 ) -> pd.DataFrame:  # text; datasets down, variants across
-    "Differences with a star where they are clear."
+    "Differences with a star where they are clear; empty where a variant is the base itself, or has no rows."
     marks = differences["clear"].map({True: "*", False: ""})
     table = differences.assign(text=differences["difference"].map("{:+.3f}".format) + marks)
-    return table.pivot(index="dataset", columns="variant", values="text")[list(table["variant"].unique())]
+    return table.pivot(index="dataset", columns="variant", values="text")[list(table["variant"].unique())].fillna("")

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['PANELS', 'OUR_PANELS', 'panel_heads', 'panel_datasets', 'dataset_panels', 'with_reversed_pairs', 'UsualWeight',
-           'with_usual_weights', 'nearest_loss', 'Variant', 'panel_tasks', 'ablation_tasks', 'run_ablations']
+           'with_usual_weights', 'nearest_loss', 'Variant', 'variant_of', 'base_name', 'panel_tasks', 'ablation_tasks',
+           'run_ablations']
 
 # %% ../../nbs/study/panels.ipynb #68647147
 import math
@@ -18,8 +19,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..heads.inputs import INPUTS
 from ..icnn.potential import OUTPUT_GAIN
-from .runner import DATASETS, Task, checked_names, open_dataset, run_grid
+from .runner import DATASETS, SCALES, Task, checked_names, open_dataset, run_grid
 from .settings import chosen_settings
 from .store import SEARCH, Store
 from ..training.loop import fit
@@ -27,36 +29,41 @@ from ..training.losses import rank_loss
 from ..training.steps import batch_losses
 
 # %% ../../nbs/study/panels.ipynb #fb03ee89
-_ROLES = ("none", "shared", "source", "target")
-PANELS = {  # panel -> variant -> what it changes; {} is the base
-    "projection": {**{roles: dict(options=dict(roles=roles)) for roles in _ROLES}, "both": {}},
-    "direction_weight": {str(w): dict(train=dict(direction_weight=w)) if w != 1 else {} for w in (0, 0.1, 0.3, 1, 3)},
-    "maps": {"linear": {}, "affine": dict(options=dict(maps="affine")),
+def _each(name, values, place="options"):
+    "Variants of one setting, each called by its value"
+    return {str(value) if isinstance(value, str) else f"{value:g}": {place: {name: value}} for value in values}
+
+
+_ROLES = ("none", "shared", "source", "target", "both")
+PANELS = {  # panel -> variant -> what it changes
+    "projection": _each("roles", _ROLES),
+    "direction_weight": _each("direction_weight", (0., 0.1, 0.3, 1., 3.), "train"),
+    "maps": {**_each("maps", ("linear", "affine")),
              **{f"low rank, {r}": dict(options=dict(maps="lowrank", rank=r)) for r in (2, 8, 16, 32)},
              "residual": dict(options=dict(maps="residual", rank=64))},
-    "coordinates": {"0": {}, **{str(k): dict(options=dict(extra=k)) for k in (2, 8, 32)}},
-    "start": {"identity": {}, **{i: dict(options=dict(init=i)) for i in ("same", "independent")}},
-    "activation": {"squareplus": {}, "softplus": dict(options=dict(activation="softplus"))},
-    "lambda": {f"{v:g}": dict(options=dict(strong_convexity=v)) if v != 0.1 else {} for v in (0., 0.01, 0.1, 1., 10.)},
+    "coordinates": _each("extra", (0, 2, 8, 32)),
+    "start": _each("init", ("identity", "same", "independent")),
+    "activation": _each("activation", ("squareplus", "softplus")),
+    "lambda": _each("strong_convexity", (0., 0.01, 0.1, 1., 10.)),
     "width": {"a quarter": dict(width=0.25), "half": dict(width=0.5), "as it is": {}, "double": dict(width=2)},
-    "layers": {"1": dict(depth=1), "2": {}, "3": dict(depth=3)},
+    "layers": {str(depth): dict(depth=depth) for depth in (1, 2, 3)},
 }
 
 # %% ../../nbs/study/panels.ipynb #d2bbc30d
 PANELS |= {
-    "negatives": {"1": {}, **{str(k): dict(train=dict(negatives=k)) for k in (4, 16)},
+    "negatives": {**_each("negatives", (1, 4, 16), "train"),
                   **{f"nearest of {k}": dict(train=dict(negatives=k), change=dict(nearest=True)) for k in (4, 16)},
                   **{f"softmax, {k}": dict(train=dict(loss="softmax", negatives=k)) for k in (64, 512)}},
-    "inputs": {"standardised": {}, **{i: dict(change=dict(inputs=i)) for i in ("as they are", "unit length")}},
+    "inputs": _each("inputs", INPUTS),
     "noise": {"0": {}, **{str(p): dict(change=dict(turned=p / 100)) for p in (10, 20, 30, 40)}},
     "data": {**{str(n): dict(change=dict(edges=n)) for n in (100, 200, 400, 1000, 2000)}, "all": {}},
 }
 
 # %% ../../nbs/study/panels.ipynb #e78144e1
 _USUAL = {f"{how} weights": dict(change=dict(weights=how)) for how in ("softplus", "clamped")}
-_INPUTS = {f"inputs {how}": dict(change=dict(inputs=how)) for how in ("as they are", "unit length")}
+_INPUTS = {f"inputs {how}": dict(options=dict(inputs=how)) for how in INPUTS}
 _SHORT = {"5 epochs": dict(train=dict(epochs=5)), "learning rate 0.0001": dict(train=dict(lr=1e-4))}
-_UNDIRECTED = dict(train=dict(direction_weight=0))
+_UNDIRECTED = dict(train=dict(direction_weight=0.))
 PANELS["plain head"] = {
     "as chosen": {}, **_USUAL, **{f"lambda {v:g}": dict(options=dict(strong_convexity=v)) for v in (1., 10.)},
     **_INPUTS, **_SHORT,
@@ -72,23 +79,20 @@ PANELS["parts"] = {
     **{f"rank {rank}": dict(options=dict(rank=rank)) for rank in (16, 96)},
     **{f"{k or 'no'} coordinates": dict(options=dict(extra=k)) for k in (0, 4, 48)},
     "softmax, 512": dict(train=_SOFTMAX),
-    "softmax, 512, direction weight 3": dict(train=_SOFTMAX | dict(direction_weight=3))}
+    "softmax, 512, direction weight 3": dict(train=_SOFTMAX | dict(direction_weight=3.))}
 PANELS["training"] = {
     "as it is": {}, "16 negatives": dict(train=dict(negatives=16)), **_INPUTS,
-    **{f"direction weight {w}": dict(train=dict(direction_weight=w)) for w in (3, 10)},
-    "16 negatives, direction weight 3": dict(train=dict(negatives=16, direction_weight=3))}
+    **{f"direction weight {w:g}": dict(train=dict(direction_weight=w)) for w in (3., 10.)},
+    "16 negatives, direction weight 3": dict(train=dict(negatives=16, direction_weight=3.))}
 PANELS["undirected roles"] = {
-    **{roles: _UNDIRECTED | dict(options=dict(roles=roles)) for roles in (*_ROLES, "both")}, "directed": {}}
+    **{roles: _UNDIRECTED | how for roles, how in PANELS["projection"].items()}, "directed": {}}
 
 # %% ../../nbs/study/panels.ipynb #2ba256ea
 # The panels that the paper does not have
 OUR_PANELS = tuple(panel for panel in PANELS if panel not in ("projection", "direction_weight"))
-_BY_DATASET = {"hyperlex/random": OUR_PANELS,
-               "hyperlex/lexical": ("plain head", "undirected roles", "parts", "training"),
-               "sick": ("maps", "inputs", "data", "undirected roles", "parts", "training"),
-               "snli/dev-as-train": ("parts", "training"), "wordnet": ("parts", "training"),
-               "go/cellular_component": ("data",)}
-_PAPERS = ("hyperlex/random", "hyperlex/lexical", "snli/dev-as-train", "wordnet")
+_MAIN = ("maps", "inputs", "undirected roles", "parts")
+_BY_DATASET = {"hyperlex/random": OUR_PANELS, "hyperlex/lexical": OUR_PANELS, "sick": (*_MAIN, "training", "data"),
+               "snli/dev-as-train": _MAIN, "wordnet": _MAIN, "go/cellular_component": (*_MAIN, "data")}
 _HEADS = {"plain head": ("icnn_bregman",), "parts": ("directed_bregman",), "training": ("directed_bregman", "mlp"),
           "noise": ("role_bregman", "icnn_bregman"),
           "data": ("role_bregman", "icnn_bregman", "role_bregman_lowrank", "role_bregman_residual")}
@@ -105,7 +109,7 @@ def panel_datasets(
     panel: str,  # one of `PANELS`, or `"ours"`
 ) -> list:  # names from `runner.DATASETS`
     "The datasets that a panel is run on."
-    if panel in ("projection", "direction_weight"): return list(_PAPERS)
+    if panel not in OUR_PANELS and panel != "ours": return list(SCALES["paper"].datasets)
     return [dataset for dataset, panels in _BY_DATASET.items() if panel == "ours" or panel in panels]
 
 
@@ -171,7 +175,7 @@ class Variant(Task):
     "One fit of an ablation."
     panel: str = "base"  # one of `PANELS`, or `"base"`
     variant: str = "base"  # its name in the panel
-    change: dict = field(default_factory=dict)  # what no setting says: edges, turned, inputs, weights, nearest
+    change: dict = field(default_factory=dict)  # what no setting says: edges, turned, weights, nearest
 
     @property
     def hidden_settings(self) -> dict:
@@ -194,12 +198,35 @@ class Variant(Task):
             torch.manual_seed(self.seed)
             if "weights" in change:
                 with_usual_weights(head.potential, change["weights"])
-        if "inputs" in change:
-            head.inputs = {"as they are": "raw", "unit length": "unit"}[change["inputs"]]
         losses = partial(batch_losses, rank_loss=nearest_loss) if change.get("nearest") else batch_losses
         return fit(head, ds, self.training, progress=False, losses=losses)
 
 # %% ../../nbs/study/panels.ipynb #084f0f70
+def variant_of(
+    base: Variant,  # a head as it was chosen on a dataset
+    panel: str,  # one of `PANELS`
+    name: str,  # of a variant in the panel
+) -> Variant:  # of the same seed
+    "The base with what a variant changes."
+    how, hidden = PANELS[panel][name], base.options.get("hidden", (128, 128))
+    options = base.options | how.get("options", {})
+    if "width" in how:
+        options["hidden"] = [max(1, round(width * how["width"])) for width in hidden]
+    if "depth" in how:
+        options["hidden"] = [*hidden, *how["depth"] * hidden[-1:]][:how["depth"]]
+    return replace(base, panel=panel, variant=name, train=base.train | how.get("train", {}), options=options,
+                   change=how.get("change", {}))
+
+
+def base_name(
+    base: Variant,  # a head as it was chosen on a dataset
+    panel: str,  # one of `PANELS`
+) -> str:
+    "What the base is called in a panel: the first variant that changes nothing of it, or `as chosen` where all do."
+    same = (name for name in PANELS[panel] if variant_of(base, panel, name).config == base.config)
+    return next(same, "as chosen")
+
+# %% ../../nbs/study/panels.ipynb #084f0f73
 def panel_tasks(
     panel: str,  # one of `PANELS`
     dataset: str,  # one of `runner.DATASETS`
@@ -210,22 +237,16 @@ def panel_tasks(
     edges: float = math.inf,  # training pairs that there are
 ) -> list:  # of `Variant`, the bases first
     "The fits of a panel on a dataset. Amounts of training pairs that are not less than all of them are left out."
-    found = []
+    bases, others = [], []
     for head in panel_heads(panel):
         kept = chosen_settings(chosen, dataset, head)
-        base = dict(train=kept["train"] | (train or {}), options=kept["options"])
-        hidden = base["options"].get("hidden", (128, 128))
-        for name, how in PANELS[panel].items():
-            if how.get("change", {}).get("edges", 0) >= edges: continue
-            options = how.get("options", {})
-            if "width" in how:
-                options = dict(hidden=[max(1, round(width * how["width"])) for width in hidden])
-            if "depth" in how:
-                options = dict(hidden=[hidden[0]] * how["depth"])
-            own = dict(panel=panel, variant=name, change=how.get("change", {})) if how else {}
-            settings = base["train"] | how.get("train", {}), base["options"] | options
-            found += [Variant(dataset, head, seed, scale, *settings, **own) for seed in range(seeds)]
-    return sorted(found, key=lambda variant: (variant.seed, variant.panel != "base"))
+        base = Variant(dataset, head, 0, scale, kept["train"] | (train or {}), kept["options"])
+        some = [variant_of(base, panel, name) for name, how in PANELS[panel].items()
+                if how.get("change", {}).get("edges", 0) < edges]
+        own = {variant.config: variant for variant in some[::-1]}  # of two that are the same the first
+        bases.append(base)
+        others += [variant for variant in some if variant is own[variant.config] and variant.config != base.config]
+    return [replace(variant, seed=seed) for seed in range(seeds) for variant in bases + others]
 
 # %% ../../nbs/study/panels.ipynb #8f87be85
 def ablation_tasks(

@@ -1,5 +1,7 @@
 "Differences by hand, and the pictures of panels"
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -22,6 +24,7 @@ def made_up(panel, values, head="role_bregman"):
     "Rows by variant, a value for each seed"
     return pd.DataFrame([
         dict(dataset="toy", head=head, panel=panel if name != "base" else "base", variant=name, seed=seed,
+             scale="quick", settings=json.dumps(dict(panel="base", variant="base")),
              direction_accuracy=value, ranking_accuracy=1.0)
         for name, some in values.items() for seed, value in enumerate(some)])
 

@@ -29,15 +29,19 @@ from rolebregman.study import (
     UsualWeight,
     Variant,
     ablation_rows,
+    base_name,
     dataset_panels,
     fit_and_evaluate,
     nearest_loss,
     panel_datasets,
+    panel_differences,
     panel_heads,
+    panel_rows,
     panel_tasks,
     panels,
     run_ablations,
     run_grid,
+    variant_of,
     with_reversed_pairs,
     with_usual_weights,
 )
@@ -45,7 +49,7 @@ from rolebregman.theory import bregman_divergence
 from rolebregman.training import batch_losses, rank_loss
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=2)
-results = Path(__file__).resolve().parents[2] / "results" / "archive"  # of the search before the fair one
+results = Path(__file__).resolve().parents[2] / "results"
 CHANGING = ["seconds", "peak_memory_mb", "commit"]
 
 
@@ -55,9 +59,11 @@ def plan(panel, seeds=1, **how):
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_a_panel_has_one_base_and_no_fit_twice(panel):
-    assert sum(not change for change in PANELS[panel].values()) == 1
     found = plan(panel, seeds=2)
-    assert len({v.key for v in found}) == len(found) == 2 * len(panel_heads(panel)) * len(PANELS[panel])
+    assert len({v.key for v in found}) == len(found)
+    assert sum(v.panel == "base" for v in found) == 2 * len(panel_heads(panel))
+    every = {variant_of(v, panel, name).key for v in found if v.panel == "base" for name in PANELS[panel]}
+    assert {v.key for v in found} == every
     assert panel_datasets(panel) and set(panel_datasets(panel)) <= set(DATASETS)
 
 
@@ -74,10 +80,43 @@ def test_a_variant_differs_from_the_base_in_what_it_says(panel):
         assert variant.change == variant.hidden_settings == change.get("change", {})
 
 
+@pytest.mark.parametrize("panel, setting, named", [
+    ("direction_weight", dict(train=dict(direction_weight=0.3)), "0.3"),
+    ("inputs", dict(options=dict(inputs="unit")), "unit"),
+    ("lambda", dict(options=dict(strong_convexity=0.0)), "0"), ("projection", dict(options=dict(roles="none")), "none"),
+    ("layers", dict(options=dict(hidden=[128])), "1"), ("negatives", dict(train=dict(negatives=16)), "16"),
+    ("negatives", dict(train=dict(negatives=7)), "as chosen"), ("noise", dict(train=dict(margin=0.1)), "0")])
+def test_the_base_goes_by_the_variant_that_was_chosen(tmp_path, panel, setting, named):
+    chosen = tmp_path / "chosen.json"
+    own = dict(train={}, options={}) | setting
+    chosen.write_text(json.dumps({"toy": {head: own for head in panel_heads(panel)}}))
+    found = panel_tasks(panel, "toy", 1, chosen, "quick", FAST)
+    bases = [v for v in found if v.panel == "base"]
+    assert len(bases) == len(panel_heads(panel)) and {base_name(base, panel) for base in bases} == {named}
+    others = {v.variant for v in found if v.panel != "base"}
+    assert others == set(PANELS[panel]) - {named} and len({v.key for v in found}) == len(found)
+    assert all(v.train.items() >= {**own["train"], **PANELS[panel][v.variant].get("train", {})}.items()
+               for v in found if v.panel != "base")
+
+
+def test_rows_of_one_panel_have_the_base_that_each_dataset_has():
+    def row(dataset, panel, variant, weight):
+        settings = json.dumps(dict(panel=panel, variant=variant, direction_weight=weight, inputs="raw"))
+        return dict(dataset=dataset, head="role_bregman", panel=panel, variant=variant, seed=0, scale="quick",
+                    settings=settings, direction_accuracy=weight, ranking_accuracy=0.5)
+    rows = pd.DataFrame([row("toy", "base", "base", 0.3), row("toy", "direction_weight", "1", 1),
+                         row("sick", "base", "base", 1.0), row("sick", "direction_weight", "0.3", 0.3)])
+    found = panel_rows(rows, "direction_weight").set_index(["dataset", "variant"])
+    assert found["base"].to_dict() == {("toy", "0.3"): True, ("toy", "1"): False, ("sick", "1"): True,
+                                       ("sick", "0.3"): False}
+    lines = panel_differences(rows, "direction_weight").set_index("dataset")["difference"]
+    assert lines.to_dict() == pytest.approx({"toy": 0.7, "sick": -0.7})
+
+
 def test_the_base_is_the_task_of_the_main_study():
     base = plan("maps")[0]
     assert base.key == Task("toy", "role_bregman", 0, train=FAST).key
-    changed = next(v for v in plan("inputs") if v.variant == "unit length")
+    changed = next(v for v in plan("inputs") if v.variant == "unit")
     assert changed.config != base.config and changed.training == base.training
 
 
@@ -86,7 +125,7 @@ def test_width_and_layers_follow_the_chosen_ones(tmp_path):
     chosen.write_text(json.dumps({"toy": {"role_bregman": dict(train={}, options=dict(hidden=[64, 32]))}}))
     hidden = {v.variant: v.options["hidden"] for p in ("width", "layers") for v in panel_tasks(p, "toy", 1, chosen)}
     assert hidden == {"base": [64, 32], "a quarter": [16, 8], "half": [32, 16], "double": [128, 64], "1": [64],
-                      "3": [64, 64, 64]}
+                      "3": [64, 32, 32]}
 
 
 def test_amounts_that_there_are_not_are_left_out():
@@ -154,18 +193,10 @@ def trained(monkeypatch, panel, name):
     return head, ds, seen
 
 
-def test_inputs_as_they_are(monkeypatch):
-    head, ds, _ = trained(monkeypatch, "inputs", "as they are")
-    x = torch.from_numpy(ds.features[:5])
-    assert head.inputs == "raw" and torch.equal(head.fit_standardizer(ds.features).standardized(x), x)
-
-
-def test_inputs_of_unit_length(monkeypatch):
-    head, ds, _ = trained(monkeypatch, "inputs", "unit length")
-    x, y = torch.from_numpy(ds.features[:5]), torch.from_numpy(ds.features[5:10])
-    assert head.fit_standardizer(ds.features).inputs == "unit"
-    torch.testing.assert_close(head(x, y), head(7 * x, y / 3))
-    torch.testing.assert_close(head.standardized(x).norm(dim=-1), torch.ones(5))
+@pytest.mark.parametrize("how", ["raw", "unit", "scale"])
+def test_inputs_of_a_variant_are_those_of_its_head(monkeypatch, how):
+    head, ds, _ = trained(monkeypatch, "inputs", how)
+    assert head.inputs == how and make_head("role_bregman", 32).inputs == "standard"
 
 
 def test_amount_of_training_pairs(monkeypatch):
@@ -187,7 +218,7 @@ def test_panels_of_a_dataset_and_datasets_of_a_panel_are_one_table():
 
 
 def some_variants():
-    wanted = {"unit length", "40", "nearest of 4", "clamped weights", "base"}
+    wanted = {"unit", "40", "nearest of 4", "clamped weights", "base"}
     found = [v for panel in ("inputs", "noise", "negatives", "plain head")
              for v in panel_tasks(panel, "toy", 1, "none.json", "quick", FAST) if v.variant in wanted]
     return list({v.key: v for v in found}.values())
@@ -225,7 +256,7 @@ def test_the_same_rows_from_two_processes(undisturbed, tmp_path):
 
 
 def test_a_failure_is_a_row_and_is_retried_on_request(tmp_path):
-    failing = Variant("toy", "role_bregman", 0, train=dict(FAST, lr=1e30), panel="inputs", variant="as they are")
+    failing = Variant("toy", "role_bregman", 0, train=dict(FAST, lr=1e30), panel="inputs", variant="raw")
     store = Store(tmp_path / "rows.csv", SEARCH)
     run_grid([failing], store, progress=False)
     assert "FloatingPointError" in store.rows()["error"][0] and not len(ablation_rows(store.path))
