@@ -63,6 +63,8 @@ HEADS: dict[str, Entry] = {
                                    "identity plus perceptron maps"),
     "directed_bregman": Entry(BregmanHead, {"maps": "residual", "rank": 48, "extra": 16}, "ours",
                               "and role coordinates: ours"),
+    "feature_bregman": Entry(BregmanHead, {"maps": "residual", "rank": 48, "extra": 16, "features": 64}, "ours",
+                             "and features for both sides: ours"),
 }
 
 # %% ../../nbs/03_baselines.ipynb #a8b8d0c1

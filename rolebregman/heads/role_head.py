@@ -112,15 +112,18 @@ class SharedMap(DistanceHead):
         return self.source(y)
 
 # %% ../../nbs/02_role_heads.ipynb #7ac617c8
+def _check_widths(**widths):  # by argument
+    "Nothing, or a `ValueError` for a width that is no whole number, or less than none"
+    for name, value in widths.items():
+        if not isinstance(value, Integral): raise ValueError(f"{name} must be a whole number, found {value!r}")
+        if value < 0: raise ValueError(f"{name} must be at least 0, found {value}")
+
+
 def _check_maps(dim: int, proj_dim: int, roles: str, maps: str, init: str, rank: int, extra: int):
     "Nothing, or a `ValueError` that names an argument of `BregmanHead`, what was found and what was expected"
-    for name, value in ("proj_dim", proj_dim), ("rank", rank), ("extra", extra):
-        if not isinstance(value, Integral): raise ValueError(f"{name} must be a whole number, found {value!r}")
     for name, value, known in ("roles", roles, ROLES), ("maps", maps, MAPS), ("init", init, INITS):
         if value not in known: raise ValueError(f"{name} must be one of {', '.join(known)}, found {value!r}")
-    if min(proj_dim, rank) < 1 or extra < 0:
-        found = f"{proj_dim}, {rank}, {extra}"
-        raise ValueError(f"proj_dim and rank must be at least 1 and extra at least 0, found {found}")
+    if min(proj_dim, rank) < 1: raise ValueError(f"proj_dim and rank must be at least 1, found {proj_dim}, {rank}")
     if proj_dim != dim and roles not in ("both", "shared"):
         raise ValueError(f"roles={roles!r} leaves a side without a map: proj_dim must be {dim}, found {proj_dim}")
     if roles == "none" and extra: raise ValueError(f"roles='none' has no maps to append to, found extra={extra}")
@@ -131,7 +134,7 @@ class _TwoViews(DistanceHead):
 
     def _start(self, init: str) -> Tensor | None:
         "The weight at which a map starts, None for the identity"
-        dim, proj_dim = self.dim, self.config["proj_dim"]
+        dim, proj_dim = self.dim + self.config["features"], self.config["proj_dim"]
         if init == "identity" and proj_dim == dim: return None
         return nn.init.orthogonal_(torch.empty(proj_dim, dim)) * max(1.0, math.sqrt(proj_dim / dim))
 
@@ -142,10 +145,13 @@ class _TwoViews(DistanceHead):
         same = self._start(init)
         sides = {"both": ("source", "target"), "none": ()}.get(roles, (roles,))
         return nn.ModuleDict({
-            side: RoleMap(self.dim, proj_dim, maps, self._start(init) if init == "independent" else same, rank, extra)
+            side: RoleMap(self.dim + self.config["features"], proj_dim, maps,
+                          self._start(init) if init == "independent" else same, rank, extra)
             for side in sides})
 
     def _map(self, x: Tensor, side: str) -> Tensor:
+        if self.config["features"]:
+            x = torch.cat([x, F.softplus(self.features(x))], -1)
         side = "shared" if "shared" in self.maps else side
         return self.maps[side](x) if side in self.maps else F.pad(x, (0, self.config["extra"]))
 
@@ -212,13 +218,13 @@ class BregmanHead(_ManyPairs):
         gap = head.gap(x, y)               # negative where x -> y is the preferred direction
 
     Raises `ValueError` for a name it does not know, and where a side without a map would need one: `proj_dim` other
-    than `dim` goes with `roles="both"` or `"shared"`. Source: equation (5) of the paper.
+    than `dim + features` goes with `roles="both"` or `"shared"`. Source: equation (5) of the paper.
     """
 
     def __init__(
         self,
         dim: int,  # width d of the embeddings
-        proj_dim: int | None = None,  # width k of the role space; None for d
+        proj_dim: int | None = None,  # width k of the role space; None for d, and the features
         hidden: tuple[int, ...] = (128, 128),  # widths of the potential's layers
         strong_convexity: float = 0.1,  # lambda >= 0: the smallest eigenvalue the Hessian can have
         roles: str = "both",  # none | shared | source | target | both: which sides have a map of their own
@@ -227,15 +233,19 @@ class BregmanHead(_ManyPairs):
         activation: str = "squareplus",  # squareplus | softplus
         rank: int = 16,  # width of the bottleneck of lowrank and residual maps
         extra: int = 0,  # number of learned role coordinates appended
+        features: int = 0,  # number of learned features of an item, never negative, beside its embedding
         inputs: str | None = None,  # raw | unit | scale | standard: how it sees its inputs; None for `default_inputs`
     ):
         if not np.iterable(hidden) or not all(isinstance(width, Integral) for width in hidden):
             raise ValueError(f"hidden: expected widths as (128, 128), found {hidden!r}")
-        proj_dim, hidden = dim if proj_dim is None else proj_dim, tuple(hidden)
+        _check_widths(features=features, extra=extra, rank=rank, **{} if proj_dim is None else dict(proj_dim=proj_dim))
+        proj_dim, hidden = dim + features if proj_dim is None else proj_dim, tuple(hidden)
         super().__init__(dim, proj_dim=proj_dim, hidden=hidden, strong_convexity=strong_convexity, roles=roles,
-                         maps=maps, init=init, activation=activation, rank=rank, extra=extra)
+                         maps=maps, init=init, activation=activation, rank=rank, extra=extra, features=features)
         if inputs is not None:
             self.inputs = inputs
-        _check_maps(dim, proj_dim, roles, maps, init, rank, extra)
+        _check_maps(dim + features, proj_dim, roles, maps, init, rank, extra)
+        if features:
+            self.features = item_map(dim, features, hidden=features)
         self.maps = self._role_maps()
         self.potential = ICNN(proj_dim + extra, hidden, strong_convexity, activation)

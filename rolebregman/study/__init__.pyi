@@ -201,6 +201,7 @@ from .role_maps import role_map_table as role_map_table
 from .role_maps import role_map_tasks as role_map_tasks
 from .role_maps import run_role_maps as run_role_maps
 from .runner import DATASETS as DATASETS
+from .runner import LATER as LATER
 from .runner import RANKED_AMONG_ALL as RANKED_AMONG_ALL
 from .runner import RANKED_PAIRS as RANKED_PAIRS
 from .runner import REVISIONS as REVISIONS

@@ -27,7 +27,8 @@ def test_each_head_is_in_one_group():
     assert {entry.group for entry in HEADS.values()} == set(GROUPS)
     assert sorted(name for group in GROUPS for name in heads_of_group(group)) == sorted(HEADS)
     assert heads_of_group("control") == ("direction_prior",)
-    assert heads_of_group("ours") == ("role_bregman_lowrank", "role_bregman_residual", "directed_bregman")
+    assert heads_of_group("ours") == ("role_bregman_lowrank", "role_bregman_residual", "directed_bregman",
+                                       "feature_bregman")
     assert all(HEADS[name].head is BregmanHead for name in heads_of_group("ours"))
     with pytest.raises(ValueError, match="no group 'rivals'; the registry has paper, peer, control, ours"):
         heads_of_group("rivals")

@@ -28,11 +28,13 @@ def _rivals():
 
 
 def _bregman_heads():
-    "Every two settings together in some head: sides and maps, maps and starts, each of these with and without extras"
+    "Every two settings together in some head: sides, maps, starts, each with and without extras and features"
     def bregman(**kw): return lambda: BregmanHead(D, **dict(hidden=(8, 7), rank=3) | kw)
     for (r, roles), (m, maps) in product(enumerate(ROLES), enumerate(MAPS)):
         extra = 2 * (roles != "none" and (r + m) % 2)
-        yield f"bregman-{roles}-{maps}{'-extra' * bool(extra)}", bregman(roles=roles, maps=maps, extra=extra)
+        features = 3 * ((r + m) % 3 == 0)
+        name = f"bregman-{roles}-{maps}{'-extra' * bool(extra)}{'-features' * bool(features)}"
+        yield name, bregman(roles=roles, maps=maps, extra=extra, features=features)
     for (m, maps), (i, init) in product(enumerate(MAPS), enumerate(INITS)):
         narrow = dict(proj_dim=4) if (m + i) % 2 == 0 else {}
         if narrow or init != "identity":

@@ -3,6 +3,7 @@ import copy
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from rolebregman.heads import INITS, MAPS, ROLES, BregmanHead, RoleMap
 from rolebregman.icnn import ACTIVATIONS, ICNN
@@ -138,11 +139,29 @@ def test_which_maps_learn_where_they_start(maps, init, learned):
 def test_defaults_are_those_of_the_paper():
     head = BregmanHead(D)
     assert head.config == dict(dim=D, proj_dim=D, hidden=(128, 128), strong_convexity=0.1, roles="both", maps="linear",
-                               init="identity", activation="squareplus", rank=16, extra=0)
+                               init="identity", activation="squareplus", rank=16, extra=0, features=0)
     alone = ICNN(D)
     for potential in head.potential, alone:
         assert [skip.out_features for skip in potential.skips] == [128, 128] and potential.strong_convexity == 0.1
         assert potential.activation is ACTIVATIONS["squareplus"]
+
+
+@pytest.mark.parametrize("roles", ROLES)
+def test_both_sides_have_the_same_features_whatever_maps_they_have(roles):
+    "By hand: the embedding and softplus of the perceptron beside it, then what the role does"
+    torch.manual_seed(0)
+    head = BregmanHead(D, roles=roles, maps="lowrank", features=4, hidden=(8,)).double()
+    with torch.no_grad():
+        for weight in head.parameters(): weight.add_(0.3 * torch.randn_like(weight))
+    x, made = points(5), head.features
+    inner = F.gelu(x @ made.change[0].weight.T + made.change[0].bias)
+    learned = x @ made.start.T + inner @ made.change[2].weight.T + made.change[2].bias
+    seen = torch.cat([x, (1 + learned.exp()).log()], 1)
+    for side, view in ("source", head.source(x)), ("target", head.target(x)):
+        own = head.maps["shared"] if roles == "shared" else head.maps[side] if side in head.maps else None
+        wanted = seen if own is None else seen + seen @ own.change[0].weight.T @ own.change[1].weight.T + own.offset
+        torch.testing.assert_close(view, wanted, rtol=1e-12, atol=1e-12)
+    assert head.potential.dim == head.config["proj_dim"] == D + 4
 
 
 @pytest.mark.parametrize("maps", MAPS)
