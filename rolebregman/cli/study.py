@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['questions', 'study', 'Datasets', 'Heads', 'Seeds', 'Processes', 'Results', 'Chosen', 'Choose', 'Retry', 'RESULTS',
            'CHOSEN', 'names_in', 'processes', 'carry_out', 'main_study', 'ablations', 'more_negatives', 'rival_starts',
-           'sums', 'standing', 'search', 'gains', 'role_maps', 'graded', 'published', 'decisions', 'shipped', 'gaps',
-           'citations', 'joint', 'explorer', 'bench']
+           'sums', 'features', 'standing', 'search', 'gains', 'role_maps', 'graded', 'published', 'decisions',
+           'shipped', 'gaps', 'citations', 'joint', 'explorer', 'bench']
 
 # %% ../../nbs/cli/study.ipynb #be34f97c
 import subprocess
@@ -208,6 +208,23 @@ def sums(
     from rolebregman.study.sums import SUM_HEADS, run_sums
     datasets, heads = _named(datasets, heads, SUM_HEADS)
     carry_out(lambda: run_sums(datasets, heads, seeds, jobs, out, chosen, retry), out / "sums.csv", as_json_)
+
+
+@command(questions, "rolebregman study features --jobs 2")
+def features(
+    datasets: Datasets = "",
+    seeds: Annotated[int, typer.Option(min=1, max=3, help="How many seeds.")] = 3,
+    jobs: Processes = 0,
+    out: Results = RESULTS,
+    chosen: Chosen = CHOSEN,
+    retry: Retry = False,
+    as_json_: Json = False,
+):
+    "Tversky's contrast taken apart, and a divergence with features."
+    from rolebregman.study.features import FEATURE_DATASETS, run_features
+    from rolebregman.study.runner import DATASETS
+    named = names_in(datasets, DATASETS, "dataset") or FEATURE_DATASETS
+    carry_out(lambda: run_features(named, seeds, jobs, out, chosen, retry), out / "features.csv", as_json_)
 
 # %% ../../nbs/cli/study.ipynb #50a5c002
 @command(questions, "rolebregman study standing", "rolebregman study standing --rows runs/paper.csv --out runs")

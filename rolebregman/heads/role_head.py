@@ -149,9 +149,12 @@ class _TwoViews(DistanceHead):
                           self._start(init) if init == "independent" else same, rank, extra)
             for side in sides})
 
+    def _seen(self, x: Tensor, side: str) -> Tensor:
+        "What a role sees of an item: its embedding and its features"
+        return torch.cat([x, F.softplus(self.features(x))], -1) if self.config["features"] else x
+
     def _map(self, x: Tensor, side: str) -> Tensor:
-        if self.config["features"]:
-            x = torch.cat([x, F.softplus(self.features(x))], -1)
+        x = self._seen(x, side)
         side = "shared" if "shared" in self.maps else side
         return self.maps[side](x) if side in self.maps else F.pad(x, (0, self.config["extra"]))
 

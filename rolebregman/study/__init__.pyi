@@ -2,6 +2,7 @@ from . import citation_fits as citation_fits
 from . import citation_tables as citation_tables
 from . import control as control
 from . import decisions as decisions
+from . import features as features
 from . import gains as gains
 from . import gaps as gaps
 from . import grid_search as grid_search
@@ -60,6 +61,17 @@ from .decisions import decided_tasks as decided_tasks
 from .decisions import decision_table as decision_table
 from .decisions import run_decisions as run_decisions
 from .decisions import yes_no_metrics as yes_no_metrics
+from .features import FEATURE_DATASETS as FEATURE_DATASETS
+from .features import FEATURE_METRICS as FEATURE_METRICS
+from .features import FEATURE_SEEDS as FEATURE_SEEDS
+from .features import FEATURE_VARIANTS as FEATURE_VARIANTS
+from .features import FeatureTask as FeatureTask
+from .features import feature_differences as feature_differences
+from .features import feature_figure as feature_figure
+from .features import feature_findings as feature_findings
+from .features import feature_rows as feature_rows
+from .features import feature_tasks as feature_tasks
+from .features import run_features as run_features
 from .gains import gain_figure as gain_figure
 from .gains import gain_findings as gain_findings
 from .gains import gain_rows as gain_rows
