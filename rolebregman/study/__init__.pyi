@@ -249,6 +249,7 @@ from .shipped import shipped_card as shipped_card
 from .shipped import shipped_row as shipped_row
 from .shipped import write_shipped as write_shipped
 from .standings import FEWEST as FEWEST
+from .standings import OUR_PARTS as OUR_PARTS
 from .standings import Question as Question
 from .standings import STANDING as STANDING
 from .standings import ask_all as ask_all

@@ -91,6 +91,16 @@ def test_the_answers_are_kept_to_the_last_digit_that_is_written(tmp_path, monkey
     assert "ours is clearly better in" in capsys.readouterr().out
 
 
+def test_features_are_asked_beside_the_head_without_and_the_contrast_once(tmp_path, monkeypatch):
+    heads = dict(feature_bregman=0.9, directed_bregman=0.6, tversky=0.9)
+    monkeypatch.setattr(standings.Store, "pairs", lambda store: outcomes("one", heads=heads))
+    lines = run_standing("rows.csv", tmp_path / "a.csv")
+    own = lines[lines["head"] == "feature_bregman"].groupby("against")["verdict"].agg(list).to_dict()
+    assert own == dict(directed_bregman=["better"] * 3, tversky=["equivalent"] * 3)
+    again = run_standing("rows.csv", tmp_path / "b.csv", "feature_bregman")
+    assert set(again["head"]) == {"feature_bregman"} and not again.duplicated(["against", "metric"]).any()
+
+
 def test_as_many_resamples_as_the_questions_need():
     many = outcomes("one", 2, 40, {f"head{i}": 0.5 for i in range(230)} | dict(ours=0.5), kinds=False)
     question = Question("ours", metrics=MAIN_METRICS[:2])
