@@ -6,8 +6,8 @@
 __all__ = ['log', 'BLUE', 'ORANGE', 'GREEN', 'PINK', 'AMBER', 'SKY', 'YELLOW', 'GREY', 'out_of_memory', 'in_blocks', 'beside',
            'in_threads', 'write_faults_named', 'write_whole', 'csv_text', 'sha256', 'one_at_a_time', 'unpacked_limit',
            'refuse_unpacked', 'unpacked', 'printable', 'unmasked', 'require_type', 'require_weights', 'sorted_unique',
-           'among_sorted', 'number_pairs', 'sorted_numbers', 'pairs_of_numbers', 'count_both_ways', 'compiled',
-           'named_generator', 'one_thread']
+           'among_sorted', 'number_pairs', 'sorted_numbers', 'pairs_of_numbers', 'compiled', 'named_generator',
+           'one_thread']
 
 # %% ../nbs/common.ipynb #2a1daf32
 import errno
@@ -345,18 +345,6 @@ def pairs_of_numbers(
 
     in_threads(some, len(numbers))
     return pairs
-
-
-def count_both_ways(
-    numbers: np.ndarray,  # int64 (m,), from `number_pairs`, sorted, each once, none of twice the same id
-    n: int,  # how many ids there are
-) -> int:
-    "How many of the pairs stand there the other way round, too."
-    first = numbers // n
-    back = sorted_numbers(numbers - first * n, first, n)
-    either = np.concatenate([numbers, back])
-    either.sort(kind="stable")  # which merges what is in order
-    return int(np.count_nonzero(either[1:] == either[:-1]))
 
 # %% ../nbs/common.ipynb #02cef6a9
 class compiled:

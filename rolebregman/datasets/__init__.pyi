@@ -46,6 +46,7 @@ from .closure import relation_matrix as relation_matrix
 from .closure import sorted_pairs as sorted_pairs
 from .closure import transitive_closure as transitive_closure
 from .coded import code_ids as code_ids
+from .coded import count_both_ways as count_both_ways
 from .coded import ids_in_order as ids_in_order
 from .coded import places_of as places_of
 from .coded import read_coded as read_coded

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..common import beside, count_both_ways, pairs_of_numbers
+from ..common import beside, pairs_of_numbers
 from .closure import note_implied, transitive_closure
 from .denied import judged_parts
 from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
 from .encoders import encode_texts
-from .coded import ids_in_order, places_of, require_items
+from .coded import count_both_ways, ids_in_order, places_of, require_items
 from .columns import (
     NOT_HOLDING, numbered_pairs, read_rows, scored_pairs)
 from .parts import check_split, read_parts
@@ -269,6 +269,7 @@ def _dataset_of(name, features, nodes, numbers, said, at, part, scored, report, 
     rows = pairs_of_numbers(numbers, len(at), at) if transitive or "weight" in said else None
     if len(rest):
         report["dropped"]["pair between two parts of the nodes"] = len(rest)
+    both = both.result()  # before the dataset checks its pairs: each takes some copies of them
     implied = note_implied(report, rows, transitive_closure(rows, len(nodes))[0]) if transitive else None
     ds = DirectedDataset(name, features, nodes, parts, report, seed, pool, rest, implied=implied,
                          hard_kinds=own_kinds(transitive))
@@ -276,22 +277,21 @@ def _dataset_of(name, features, nodes, numbers, said, at, part, scored, report, 
         weights = pd.Series(said["weight"].to_numpy(), ds.codes(rows))
         ds.weights = check_weights(weights[ds.codes(ds.edges["train"])], len(ds.edges["train"]))
     if scored is not None:
-        how = dict(seed=seed, fractions=fractions, apart=split == "node")
-        ds.graded, ds.denied, lost = _judged(ds, scored, row.index, **how)
+        ds.graded, ds.denied, lost = _judged(ds, scored, row.index, split == "node", seed=seed, fractions=fractions)
         ds.hard_kinds += ("premise",)
         if lost:
             report["kept"][NOT_HOLDING] -= lost
             report["dropped"][f"{NOT_HOLDING}, between two parts of the nodes"] = lost
-    _note_oddities(ds, both.result())
+    _note_oddities(ds, both)
     return ds.check_negatives()
 
 # %% ../../nbs/datasets/pairs.ipynb #d7121835
-def _judged(ds, scored, index, **how):
+def _judged(ds, scored, index, apart, **how):
     "`graded` and `denied` of the scored pairs, and how many are between two parts of the nodes"
     rows = places_of(scored, index).astype(np.int64)
     order = np.lexsort([scored[end].cat.codes for end in ("target", "source")])  # codes are in the order of ids
     said = scored["part"].to_numpy() if "part" in scored else None
-    part, denied = judged_parts(ds, rows, order, said, **how)
+    part, denied = judged_parts(ds, rows, order, said, apart=apart, **how)
     if "weight" in scored:
         weights = pd.Series(scored["weight"].to_numpy(), ds.codes(rows))[ds.codes(denied["train"])]
         ds.denied_weights = check_weights(weights, len(denied["train"]), "denied_weights", some=False)

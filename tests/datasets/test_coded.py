@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolebregman.common import number_pairs
 from rolebregman.datasets import (
     as_ids,
     code_ids,
+    count_both_ways,
     from_pairs,
     ids_in_order,
     pick_columns,
@@ -201,3 +203,26 @@ def test_an_id_that_is_there_in_another_way_of_writing_is_told(asked, there, how
         require_items(pairs, ["x", "y", there], "vector", "pairs.csv")
     with pytest.raises(ValueError, match=r"has no vector\. 1 such ids"):
         require_items(pairs, ["x", "y"], "vector", "pairs.csv")
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_pairs_both_ways_are_counted_as_one_by_one(size):
+    rng = np.random.default_rng(2)
+    pairs = np.unique(rng.integers(0, 70, (1600, 2)), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    numbers, there = number_pairs(*pairs.T, 70), set(map(tuple, pairs.tolist()))
+    before = numbers.copy()
+    assert count_both_ways(numbers, 70, size) == sum((t, s) in there for s, t in there) > 0
+    assert count_both_ways(numbers[pairs[:, 0] < pairs[:, 1]], 70, size) == 0 == count_both_ways(numbers[:0], 70, size)
+    assert np.array_equal(numbers, before)
+
+
+@pytest.mark.parametrize("number", [0, 7, 255, 65_535, 999_999, 1_000_000, 1_048_575, 16_777_215, 4_294_967_295])
+@pytest.mark.parametrize("among", [1, 1_000_000])
+def test_a_number_of_base_16_is_text_however_long_it_is(tmp_path, number, among):
+    "0xFFFFF has as many letters as 1048575: the file is as long as it would be with digits"
+    rows = [(among, 2)] * 150 + [(hex(number), 3)]
+    (tmp_path / "pairs.csv").write_text("source,target\n" + "".join(f"{s},{t}\n" for s, t in rows))
+    found = coded(tmp_path / "pairs.csv")
+    assert found is None or list(found["source"].astype(str))[-1] == hex(number)
+    assert list(read_pairs(tmp_path / "pairs.csv")[0]["source"].astype(str))[-1] == hex(number)
