@@ -230,14 +230,15 @@ def features(
 @command(questions, "rolebregman study standing", "rolebregman study standing --rows runs/paper.csv --out runs")
 def standing(
     rows: Annotated[Path, typer.Option(help="Rows with outcomes of test pairs.")] = RESULTS / "main.csv",
-    head: Annotated[str, typer.Option(help="Whose standing.")] = "directed_bregman",
+    head: Annotated[str, typer.Option(help="Whose standing; by default that of the head put forward.")] = "",
     out: Results = RESULTS,
     as_json_: Json = False,
 ):
     "Whether any head is clearly better than one, anywhere: all questions at once."
+    from rolebregman.study.settings import OURS
     from rolebregman.study.standings import run_standing
     path = out / "standing.csv"
-    carry_out(lambda: run_standing(rows, path, head), path, as_json_)
+    carry_out(lambda: run_standing(rows, path, head or OURS), path, as_json_)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f002
 @command(questions, "rolebregman study search", "rolebregman study search --datasets sick --heads mlp,directed_bregman")

@@ -236,7 +236,9 @@ from .sentences import first_beside_control as first_beside_control
 from .sentences import first_heads as first_heads
 from .sentences import main_ranks as main_ranks
 from .sentences import on_all_edges as on_all_edges
+from .settings import OURS as OURS
 from .settings import chosen_settings as chosen_settings
+from .settings import first_on_validation as first_on_validation
 from .settings import keep_settings as keep_settings
 from .settings import widened as widened
 from .shipped import ENCODER as ENCODER

@@ -9,6 +9,7 @@ __all__ = ['INPUT_WORDS', 'findings', 'main_ranks', 'conclusions', 'first_heads'
 # %% ../../nbs/study/sentences.ipynb #d0291318
 import pandas as pd
 
+from .settings import OURS
 from .statistics import MAIN_METRICS, bootstrap_differences
 from .store import KEY
 from .standings import metric_words
@@ -143,7 +144,7 @@ def _on_sign(rows):
 def conclusions(
     rows: pd.DataFrame,  # rows of one scale, of some datasets
     maps: pd.DataFrame | None = None,  # of `role_map_table`, for the kinds of inputs
-    ours: str = "directed_bregman",  # the head that is put forward
+    ours: str = OURS,  # the head that is put forward
     control: str = "direction_prior",  # the head that never looks at the pair
     answers: pd.DataFrame | None = None,  # of `run_standing`: how our head stands, and role maps each at its best
 ) -> dict:  # what it is about to some sentences, at most five
@@ -174,7 +175,7 @@ def first_heads(
 
 def on_all_edges(
     rows: pd.DataFrame,  # rows of one scale
-    ours: str = "directed_bregman",  # the head that is put forward
+    ours: str = OURS,  # the head that is put forward
 ) -> str:
     "Where our head is the first in ranking and in direction at once, and where not."
     first = first_heads(rows)
@@ -186,7 +187,7 @@ def on_all_edges(
 
 def first_beside_control(
     rows: pd.DataFrame,  # rows of one scale
-    ours: str = "directed_bregman",  # the head that is put forward
+    ours: str = OURS,  # the head that is put forward
     control: str = "direction_prior",  # the head that never looks at the pair
 ) -> list[str]:  # a sentence for each dataset
     "The best means but for the control's, ours, and the control's."

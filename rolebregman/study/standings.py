@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from ..baselines.registry import HEADS
 from ..common import BLUE, ORANGE, write_whole
 from .control import CONTROL_METRICS
+from .settings import OURS
 from .statistics import MAIN_METRICS, MARGIN, bootstrap_differences, head_shares, verdicts
 from .store import Store
 
@@ -42,7 +43,7 @@ def enough_pairs(
 class Question(NamedTuple):
     "A head beside others"
 
-    head: str = "directed_bregman"  # the one
+    head: str = OURS  # the one
     others: list | None = None  # the heads it is compared with; all others by default
     metrics: tuple = STANDING  # columns that follow from outcomes
 
@@ -130,7 +131,7 @@ def standing_counts(
 
 def standing_findings(
     lines: pd.DataFrame,  # of `ask_all`, one head's
-    head: str = "directed_bregman",  # of which they are
+    head: str = OURS,  # of which they are
 ) -> list[str]:  # one sentence on all, one for each column, one on the heads that are not beaten on most
     "Whether the target is met, and where it is missed, by whom and by how much."
     counts = lines["verdict"].value_counts()
@@ -159,7 +160,7 @@ OUR_PARTS = (Question("role_bregman", ["icnn_bregman"], MAIN_METRICS),
 def run_standing(
     rows,  # CSV of the main study, with the outcomes of each test pair beside it
     out,  # CSV for the answers
-    head: str = "directed_bregman",  # of which they are
+    head: str = OURS,  # of which they are
     **how,  # of `ask_all`
 ) -> pd.DataFrame:  # of `ask_all`: how the head stands, and what parts of ours bring
     "Ask, write the answers, and print what they say. Raises a ValueError where no outcomes were kept."

@@ -20,8 +20,8 @@ BOTH = ("ranking_accuracy", "direction_accuracy")
 @pytest.fixture
 def rows():
     "Five seeds on two datasets: ours is ahead of the mlp on the first, behind on the second; the control is worst"
-    values = dict(a=dict(directed_bregman=0.9, mlp=0.8, icnn_bregman=0.7, role_bregman=0.75, direction_prior=0.6),
-                  b=dict(directed_bregman=0.7, mlp=0.8, icnn_bregman=0.5, role_bregman=0.6, direction_prior=0.55))
+    values = dict(a=dict(feature_bregman=0.9, mlp=0.8, icnn_bregman=0.7, role_bregman=0.75, direction_prior=0.6),
+                  b=dict(feature_bregman=0.7, mlp=0.8, icnn_bregman=0.5, role_bregman=0.6, direction_prior=0.55))
     return pd.DataFrame([dict(
         dataset=dataset, head=head, seed=seed, error="", negative_rate=0.0, ranking_accuracy=value,
         direction_accuracy=value + (seed - 3.5) / 1000, mrr=value, direction_prior_wrong=0.5, direction_matched=0.5)
@@ -30,7 +30,7 @@ def rows():
 
 def test_findings_of_one_dataset(rows):
     best, roles, control = findings(rows[rows["dataset"] == "a"])
-    assert best.startswith("Best in ranking is directed_bregman (0.900), best in direction is directed_bregman (0.900)")
+    assert best.startswith("Best in ranking is feature_bregman (0.900), best in direction is feature_bregman (0.900)")
     assert "over the plain ICNN head by +0.0500" in roles and "8 seeds cannot give less than 0.00781" in roles
     assert "reaches 0.600 in direction; 4 of 4 other heads are above it" in control
 
@@ -65,16 +65,16 @@ def test_conclusions_are_five_sentences_of_figures_from_the_rows(rows):
             "and scaled (better on 0, worse on 1 of 2).") in said["Inputs"]
     assert "reaches 0.550 to 0.600, and the best of all other heads is from +0.250 (b) to +0.300 (a)" in (
         said["Direction"])
-    assert "in MRR directed_bregman adds +0.200 (b) to +0.400 (a)" in said["Ranking"]
+    assert "in MRR feature_bregman adds +0.200 (b) to +0.400 (a)" in said["Ranking"]
     assert "in 48 fits of 3 Bregman heads the largest share of negative values is 0; " in said["Never negative"]
     assert said["Never negative"].endswith("negative shares of others: cosine (0.25).")
 
 
 def some_answers():
     "What `run_standing` finds, made up: our head beside two others in two columns, and role maps beside none"
-    lines = [("directed_bregman", "ranking_accuracy", "a", "mlp", 0.1, "better"),
-             ("directed_bregman", "ranking_accuracy", "a", "order", -0.1, "worse"),
-             ("directed_bregman", "direction_matched", "a", "mlp", 0.01, "open"),
+    lines = [("feature_bregman", "ranking_accuracy", "a", "mlp", 0.1, "better"),
+             ("feature_bregman", "ranking_accuracy", "a", "order", -0.1, "worse"),
+             ("feature_bregman", "direction_matched", "a", "mlp", 0.01, "open"),
              ("role_bregman", "ranking_accuracy", "a", "icnn_bregman", 0.2, "better"),
              ("role_bregman", "direction_accuracy", "a", "icnn_bregman", 0.03, "better"),
              ("role_bregman", "direction_accuracy", "b", "icnn_bregman", -0.004, "equivalent")]
@@ -86,7 +86,7 @@ def test_conclusions_say_how_our_head_stands_and_what_maps_add_at_their_best(row
     assert said["Inputs"] == plain["Inputs"] + (
         " With and without maps each at its best, inputs chosen as well: +0.030 (a, better), -0.004 (b, equivalent).")
     assert said["Which head"] == plain["Which head"] + (
-        " directed_bregman beside each rival on each dataset, all asked at once: ranking clearly better in 1, clearly "
+        " feature_bregman beside each rival on each dataset, all asked at once: ranking clearly better in 1, clearly "
         "worse in 1 of 2; direction, matched clearly better in 0, clearly worse in 0 of 1.")
     assert {name: said[name] for name in list(said)[2:]} == {name: plain[name] for name in list(plain)[2:]}
     assert conclusions(rows, some_maps(), answers=some_answers()[:0]) == plain
@@ -95,7 +95,7 @@ def test_conclusions_say_how_our_head_stands_and_what_maps_add_at_their_best(row
 def test_ranks_are_those_of_the_means_by_hand(rows):
     "On a: ours, mlp, role, icnn; on b: mlp, ours, role, icnn; the control does not count"
     table = main_ranks(rows)
-    assert table["mean"].to_dict() == dict(directed_bregman=1.5, mlp=1.5, role_bregman=3, icnn_bregman=4)
+    assert table["mean"].to_dict() == dict(feature_bregman=1.5, mlp=1.5, role_bregman=3, icnn_bregman=4)
     assert "has the best mean rank of 4 heads over 2 datasets (ranking 1.5, direction 1.5, MRR 1.5; together 1.5)" in (
         conclusions(rows)["Which head"])
 
@@ -106,10 +106,10 @@ def test_failed_fits_say_nothing(rows):
 
 
 def test_first_heads_and_the_control(rows):
-    assert first_heads(rows).to_numpy().tolist() == [["directed_bregman"] * 2, ["mlp"] * 2]
+    assert first_heads(rows).to_numpy().tolist() == [["feature_bregman"] * 2, ["mlp"] * 2]
     assert "at once on a; not on b" in on_all_edges(rows)
     assert first_beside_control(rows)[1].startswith(
-        "b, best but for the control: ranking 0.800 (mlp) and direction 0.800 (mlp). directed_bregman: 0.700 and 0.700")
+        "b, best but for the control: ranking 0.800 (mlp) and direction 0.800 (mlp). feature_bregman: 0.700 and 0.700")
 
 
 def test_sentences_are_a_list_in_markdown():

@@ -1,11 +1,14 @@
 """The settings that were chosen: what is kept stays, and a head gets as wide as is said."""
 import json
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from rolebregman.baselines import HEADS, make_head
-from rolebregman.study import keep_settings, widened
+from rolebregman.study import OURS, SCALES, first_on_validation, keep_settings, widened
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -31,3 +34,17 @@ def test_what_several_writers_keep_is_all_kept(tmp_path):
     with ThreadPoolExecutor(4) as pool: list(pool.map(write, range(4)))
     kept = json.loads((tmp_path / "chosen.json").read_text())
     assert {head for heads in kept.values() for head in heads} == {f"head{w}-{i}" for w in range(4) for i in range(25)}
+
+
+def test_the_first_on_validation_by_hand_among_heads_that_were_searched_everywhere(tmp_path):
+    path = tmp_path / "chosen.json"
+    for dataset, scores in (("a", dict(mlp=0.5, order=0.7, cosine=0.9)), ("b", dict(mlp=0.9, order=0.3)),
+                            ("c", dict(mlp=0.0, order=1.0))):
+        keep_settings(path, dataset, {head: dict(train={}, options={}, score=score) for head, score in scores.items()})
+    found = first_on_validation(path, ["a", "b"])
+    assert found.index.tolist() == ["mlp", "order"] and found.tolist() == pytest.approx([0.7, 0.5])
+
+
+def test_the_head_that_is_put_forward_is_the_first_on_validation():
+    found = first_on_validation(RESULTS / "chosen.json", SCALES["paper"].datasets)
+    assert found.index[0] == OURS and len(found) == len(HEADS)

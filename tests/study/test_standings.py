@@ -91,13 +91,13 @@ def test_the_answers_are_kept_to_the_last_digit_that_is_written(tmp_path, monkey
     assert "ours is clearly better in" in capsys.readouterr().out
 
 
-def test_features_are_asked_beside_the_head_without_and_the_contrast_once(tmp_path, monkeypatch):
+def test_parts_of_ours_are_asked_once_whether_the_head_is_one_of_them_or_not(tmp_path, monkeypatch):
     heads = dict(feature_bregman=0.9, directed_bregman=0.6, tversky=0.9)
     monkeypatch.setattr(standings.Store, "pairs", lambda store: outcomes("one", heads=heads))
-    lines = run_standing("rows.csv", tmp_path / "a.csv")
+    lines = run_standing("rows.csv", tmp_path / "a.csv", "tversky")
     own = lines[lines["head"] == "feature_bregman"].groupby("against")["verdict"].agg(list).to_dict()
     assert own == dict(directed_bregman=["better"] * 3, tversky=["equivalent"] * 3)
-    again = run_standing("rows.csv", tmp_path / "b.csv", "feature_bregman")
+    again = run_standing("rows.csv", tmp_path / "b.csv")
     assert set(again["head"]) == {"feature_bregman"} and not again.duplicated(["against", "metric"]).any()
 
 
