@@ -134,12 +134,12 @@ def main_study(
     if set(rows["dataset"]) - set(rows[rows["error"] == ""]["dataset"]): raise typer.Exit(1)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f003
-def _named(datasets, heads="", among=()):
-    "The datasets and the heads that options name; where they name none those of `paper`, and some or all heads"
+def _named(datasets, heads="", among=(), default=()):
+    "The datasets and the heads that options name; where they name none the default or those of `paper`, and all heads"
     from rolebregman.baselines.registry import HEADS
     from rolebregman.study.runner import DATASETS, SCALES
-    return (names_in(datasets, DATASETS, "dataset") or SCALES["paper"].datasets,
-            names_in(heads, HEADS, "head") or list(among or HEADS))
+    datasets = names_in(datasets, DATASETS, "dataset") or default or SCALES["paper"].datasets
+    return datasets, names_in(heads, HEADS, "head") or list(among or HEADS)
 
 # %% ../../nbs/cli/study.ipynb #65a395a7
 @command(questions, "rolebregman study ablations", "rolebregman study ablations --panel maps --datasets sick --seeds 3")
@@ -155,8 +155,7 @@ def ablations(
     as_json_: Json = False,
 ):
     "One thing changed at a time: the variants of a panel."
-    from rolebregman.study.panels import run_ablations
-    from rolebregman.study.panels import PANELS
+    from rolebregman.study.panels import PANELS, run_ablations
     from rolebregman.study.runner import DATASETS
     if panel not in ("ours", *PANELS):
         raise typer.BadParameter(f"unknown panel {panel!r}; expected some of: {', '.join(['ours', *PANELS])}")
@@ -182,12 +181,7 @@ def more_negatives(
 
 
 @command(questions, "rolebregman study rival-starts --jobs 2", name="rival-starts")
-def rival_starts(
-    jobs: Processes = 0,
-    out: Results = RESULTS,
-    retry: Retry = False,
-    as_json_: Json = False,
-):
+def rival_starts(jobs: Processes = 0, out: Results = RESULTS, retry: Retry = False, as_json_: Json = False):
     "Other widths, starts and published forms of the rivals."
     from rolebregman.study.rival_starts import run_rival_starts
     carry_out(lambda: run_rival_starts(jobs, out, retry), out, as_json_)
@@ -216,15 +210,13 @@ def features(
     seeds: Annotated[int, typer.Option(min=1, max=3, help="How many seeds.")] = 3,
     jobs: Processes = 0,
     out: Results = RESULTS,
-    chosen: Chosen = CHOSEN,
     retry: Retry = False,
     as_json_: Json = False,
 ):
     "Tversky's contrast taken apart, and a divergence with features."
     from rolebregman.study.features import FEATURE_DATASETS, run_features
-    from rolebregman.study.runner import DATASETS
-    named = names_in(datasets, DATASETS, "dataset") or FEATURE_DATASETS
-    carry_out(lambda: run_features(named, seeds, jobs, out, chosen, retry), out / "features.csv", as_json_)
+    named = _named(datasets, default=FEATURE_DATASETS)[0]
+    carry_out(lambda: run_features(named, seeds, jobs, out, retry=retry), out / "features.csv", as_json_)
 
 # %% ../../nbs/cli/study.ipynb #50a5c002
 @command(questions, "rolebregman study standing", "rolebregman study standing --rows runs/paper.csv --out runs")
@@ -237,8 +229,7 @@ def standing(
     "Whether any head is clearly better than one, anywhere: all questions at once."
     from rolebregman.study.settings import OURS
     from rolebregman.study.standings import run_standing
-    path = out / "standing.csv"
-    carry_out(lambda: run_standing(rows, path, head or OURS), path, as_json_)
+    carry_out(lambda: run_standing(rows, out / "standing.csv", head or OURS), out / "standing.csv", as_json_)
 
 # %% ../../nbs/cli/study.ipynb #5ea2f002
 @command(questions, "rolebregman study search", "rolebregman study search --datasets sick --heads mlp,directed_bregman")
@@ -381,10 +372,9 @@ def citations(
     as_json_: Json = False,
 ):
     "Who cites whom, with and without the neighbours' words."
-    from rolebregman.baselines.registry import HEADS
     from rolebregman.study.citation_fits import CITATION_DATASETS, CITATION_NAMES, run_citations
     datasets = names_in(datasets, CITATION_NAMES, "dataset") or CITATION_DATASETS
-    heads = names_in(heads, HEADS, "head") or list(HEADS)
+    heads = _named("", heads)[1]
     carry_out(lambda: run_citations(datasets, heads, seeds, jobs, out, choose, retry), out, as_json_)
 
 
@@ -396,8 +386,7 @@ def joint(
 ):
     "Encoder and head learned together, on a small WordNet."
     from rolebregman.study.joint_training import run_joint
-    path = out / "joint.csv"
-    carry_out(lambda: run_joint(path, tuple(range(seeds))), path, as_json_)
+    carry_out(lambda: run_joint(out / "joint.csv", tuple(range(seeds))), out / "joint.csv", as_json_)
 
 # %% ../../nbs/cli/study.ipynb #e9bb7103
 def explorer(
@@ -409,8 +398,7 @@ def explorer(
     if why := publish_explorer(out):
         raise FileNotFoundError(f"{why} The page says so; rolebregman data list --files lists where the files can be "
                                 "had.")
-    file = out / EXPLORER_FILE
-    size = file.stat().st_size
+    size = (file := out / EXPLORER_FILE).stat().st_size
     show(as_json(dict(file=file, bytes=size)) if as_json_ else
                f"{file}: {size / 1e6:.1f} MB; make site builds the page that reads it")
 

@@ -81,7 +81,7 @@ FEATURE_VARIANTS = {  # head -> variant -> options, or a class of this page and 
 FEATURE_DATASETS = ("wordnet", "go/cellular_component")  # the datasets with most pairs
 FEATURE_SEEDS = (100, 101, 102)  # no table uses these seeds
 
-
+# %% ../../nbs/study/features.ipynb #fea7001b
 @dataclass(frozen=True)
 class FeatureTask(Task):
     "A fit of a head with one part changed."

@@ -1,4 +1,6 @@
 "Tversky's contrast without its parts, a divergence with features, and the rows that say what each is worth"
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import torch
@@ -8,7 +10,9 @@ from rolebregman.baselines import HEADS, make_head
 from rolebregman.study import (
     FEATURE_SEEDS,
     FEATURE_VARIANTS,
+    SEARCH,
     FeatureTask,
+    Store,
     feature_differences,
     feature_figure,
     feature_findings,
@@ -117,3 +121,10 @@ def test_run_and_again(tmp_path):
     run_features(**how)
     assert (tmp_path / "features.csv").read_bytes() == before
     with pytest.raises(ValueError, match="unknown dataset gone"): run_features(**how | dict(datasets=["gone"]))
+
+
+def test_committed_rows_are_those_of_the_plan():
+    results = Path(__file__).resolve().parents[2] / "results"
+    there = Store(results / "features.csv", SEARCH).keys(failed=False)
+    plan = {task.key for task in feature_tasks(["wordnet"], chosen=results / "chosen.json")}
+    assert plan <= there and len(there) == len(feature_rows(results / "features.csv"))
