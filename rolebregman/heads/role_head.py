@@ -112,18 +112,17 @@ class SharedMap(DistanceHead):
         return self.source(y)
 
 # %% ../../nbs/02_role_heads.ipynb #7ac617c8
-def _check_widths(**widths):  # by argument
-    "Nothing, or a `ValueError` for a width that is no whole number, or less than none"
+def _check_widths(least: int, **widths):  # by argument
+    "Nothing, or a `ValueError` for a width that is no whole number, or less than the least"
     for name, value in widths.items():
         if not isinstance(value, Integral): raise ValueError(f"{name} must be a whole number, found {value!r}")
-        if value < 0: raise ValueError(f"{name} must be at least 0, found {value}")
+        if value < least: raise ValueError(f"{name} must be at least {least}, found {value}")
 
 
-def _check_maps(dim: int, proj_dim: int, roles: str, maps: str, init: str, rank: int, extra: int):
+def _check_maps(dim: int, proj_dim: int, roles: str, maps: str, init: str, extra: int):
     "Nothing, or a `ValueError` that names an argument of `BregmanHead`, what was found and what was expected"
     for name, value, known in ("roles", roles, ROLES), ("maps", maps, MAPS), ("init", init, INITS):
         if value not in known: raise ValueError(f"{name} must be one of {', '.join(known)}, found {value!r}")
-    if min(proj_dim, rank) < 1: raise ValueError(f"proj_dim and rank must be at least 1, found {proj_dim}, {rank}")
     if proj_dim != dim and roles not in ("both", "shared"):
         raise ValueError(f"roles={roles!r} leaves a side without a map: proj_dim must be {dim}, found {proj_dim}")
     if roles == "none" and extra: raise ValueError(f"roles='none' has no maps to append to, found extra={extra}")
@@ -241,13 +240,15 @@ class BregmanHead(_ManyPairs):
     ):
         if not np.iterable(hidden) or not all(isinstance(width, Integral) for width in hidden):
             raise ValueError(f"hidden: expected widths as (128, 128), found {hidden!r}")
-        _check_widths(features=features, extra=extra, rank=rank, **{} if proj_dim is None else dict(proj_dim=proj_dim))
-        proj_dim, hidden = dim + features if proj_dim is None else proj_dim, tuple(hidden)
+        _check_widths(0, features=features, extra=extra)
+        seen = dim + features if features else dim
+        proj_dim, hidden = seen if proj_dim is None else proj_dim, tuple(hidden)
         super().__init__(dim, proj_dim=proj_dim, hidden=hidden, strong_convexity=strong_convexity, roles=roles,
                          maps=maps, init=init, activation=activation, rank=rank, extra=extra, features=features)
         if inputs is not None:
             self.inputs = inputs
-        _check_maps(dim + features, proj_dim, roles, maps, init, rank, extra)
+        _check_widths(1, proj_dim=proj_dim, rank=rank)
+        _check_maps(seen, proj_dim, roles, maps, init, extra)
         if features:
             self.features = item_map(dim, features, hidden=features)
         self.maps = self._role_maps()

@@ -154,7 +154,7 @@ def hostile(folder, **config):
 
 
 @pytest.mark.parametrize("config", [dict(dim=200_000, proj_dim=200_000), dict(hidden=[1] * 20_000), dict(dim=10**9),
-    dict(hidden=[10**6, 10**6]), dict(extra=10**9), dict(proj_dim=10**9), dict(dim=10**18)])
+    dict(hidden=[10**6, 10**6]), dict(extra=10**9), dict(features=10**9), dict(proj_dim=10**9), dict(dim=10**18)])
 @pytest.mark.parametrize("maps", ["linear", "lowrank"])
 def test_a_config_costs_nothing_before_it_is_compared_with_the_weights(tmp_path, config, maps):
     hostile(tmp_path, maps=maps, **config)

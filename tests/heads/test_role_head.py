@@ -94,7 +94,9 @@ def test_held_weights_change_nothing_and_are_let_go():
 
 @pytest.mark.parametrize("change, message", [(dict(dim=0), "dim must be a whole number of at least 1, found 0"),
     (dict(roles="all"), "none, shared, source, target, both.*'all'"), (dict(maps="deep"), "linear.*'deep'"),
-    (dict(init="zero"), "identity.*'zero'"), (dict(rank=0), "rank"), (dict(extra=-1), "extra"),
+    (dict(init="zero"), "identity.*'zero'"), (dict(rank=0), "rank"), (dict(extra=-1), "extra must be at least 0"),
+    (dict(features=-2), "features must be at least 0, found -2"), (dict(features=2.0), "features must be a whole"),
+    (dict(rank=-1), "rank must be at least 1, found -1"),
     (dict(proj_dim=3, roles="source"), "proj_dim must be 6, found 3"), (dict(roles="none", extra=2), "extra=2"),
     (dict(activation="relu"), "squareplus"), (dict(strong_convexity=-0.1), "-0.1"), (dict(hidden=()), "hidden")])
 def test_constructor_errors_name_expected_and_found(change, message):
