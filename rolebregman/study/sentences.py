@@ -137,7 +137,7 @@ def _on_sign(rows):
     share = rows.groupby("head")["negative_rate"].mean()
     others = ", ".join(f"{head} ({rate:.2f})" for head, rate in share[share > 0].sort_values().items())
     return (f"a Bregman distance is one: in {len(family):,} fits of {family['head'].nunique()} Bregman heads the "
-            f"largest share of negative values is {family['negative_rate'].max():g}; negative shares of others: "
+            f"largest share of negative values is {family['negative_rate'].max():g}; mean shares of others: "
             f"{others or 'none'}.")
 
 # %% ../../nbs/study/sentences.ipynb #bced48eb

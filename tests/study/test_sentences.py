@@ -67,7 +67,7 @@ def test_conclusions_are_five_sentences_of_figures_from_the_rows(rows):
         said["Direction"])
     assert "in MRR feature_bregman adds +0.200 (b) to +0.400 (a)" in said["Ranking"]
     assert "in 48 fits of 3 Bregman heads the largest share of negative values is 0; " in said["Never negative"]
-    assert said["Never negative"].endswith("negative shares of others: cosine (0.25).")
+    assert said["Never negative"].endswith("mean shares of others: cosine (0.25).")
 
 
 def some_answers():
