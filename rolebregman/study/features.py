@@ -132,7 +132,7 @@ def feature_tasks(
     return found
 
 # %% ../../nbs/study/features.ipynb #fea7000e
-FEATURE_METRICS = ("ranking_accuracy", "direction_accuracy", "mrr")
+FEATURE_METRICS = ("ranking_accuracy", "direction_accuracy", "mrr")  # what the page shows
 
 
 def feature_rows(

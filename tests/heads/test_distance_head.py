@@ -238,7 +238,7 @@ def test_weights_of_any_layout_are_saved(tmp_path):
     assert not turned.is_contiguous() and not second.is_contiguous()
     again = load_head(head.save_pretrained(tmp_path))
     assert again.maps["source"].start.equal(turned) and again.maps["target"].start.equal(second)
-    assert torch.equal(again(x, y), head(x, y))
+    torch.testing.assert_close(again(x, y), head(x, y))  # a product of another layout may round otherwise
 
 
 def test_the_compiler_is_asked_where_one_asks_for_it_and_not_else(monkeypatch):
