@@ -36,7 +36,7 @@ def some_pairs(far, seed, n=16):
 @few
 @given(scale=tens, far=st.just(None) | tens, seed=st.integers(0, 2**31))
 def test_never_negative_at_any_scale(case, scale, far, seed):
-    """Inputs in float32 and bfloat16. Matrices up to 1000 give numbers, and what overflows beyond is refused, not ranked.
+    """Inputs in float32 and bfloat16. Matrices up to 1000 give numbers; what overflows beyond is refused, not ranked.
 
     Features are two more matrices on the way: with them, up to 100."""
     head = scaled(case, 10**scale)
