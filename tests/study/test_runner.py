@@ -157,9 +157,9 @@ def test_a_task_opens_a_dataset_of_its_own_wherever_it_is_fitted(undisturbed, tm
     class Mine(Task):  # inside, so that it is sent, for this file cannot be imported everywhere
         def open(self, quiet=False): return open_dataset("toy", self.seed, quiet=quiet)
 
-    mine = [Mine("mine", task.head, task.seed, train=task.train) for task in tasks()]
+    mine = [Mine("mine", task.head, task.seed, train=task.train) for task in tasks()[:3]]
     rows = run_grid(mine, Store(tmp_path / "rows.csv"), jobs=2, progress=False)
-    same = undisturbed.assign(dataset="mine", config=[task.config for task in mine])
+    same = undisturbed[:3].assign(dataset="mine", config=[task.config for task in mine])
     pd.testing.assert_frame_equal(steady(rows), steady(same), check_exact=True)
 
 
