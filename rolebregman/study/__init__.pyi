@@ -62,7 +62,6 @@ from .decisions import decision_table as decision_table
 from .decisions import run_decisions as run_decisions
 from .decisions import yes_no_metrics as yes_no_metrics
 from .features import FEATURE_DATASETS as FEATURE_DATASETS
-from .features import FEATURE_METRICS as FEATURE_METRICS
 from .features import FEATURE_SEEDS as FEATURE_SEEDS
 from .features import FEATURE_VARIANTS as FEATURE_VARIANTS
 from .features import FeatureTask as FeatureTask
