@@ -223,6 +223,7 @@ from .runner import checked_names as checked_names
 from .runner import filtered_mrr as filtered_mrr
 from .runner import fit_and_evaluate as fit_and_evaluate
 from .runner import open_dataset as open_dataset
+from .runner import processor as processor
 from .runner import provenance as provenance
 from .runner import revision_of as revision_of
 from .runner import run_grid as run_grid

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCALES', 'DATASETS', 'REVISIONS', 'LATER', 'RANKED_AMONG_ALL', 'RANKED_PAIRS', 'Scale', 'checked_names',
-           'open_dataset', 'revision_of', 'Task', 'trained_control', 'filtered_mrr', 'fit_and_evaluate', 'provenance',
-           'run_grid']
+           'open_dataset', 'revision_of', 'Task', 'trained_control', 'filtered_mrr', 'fit_and_evaluate', 'processor',
+           'provenance', 'run_grid']
 
 # %% ../../nbs/study/runner.ipynb #f17e14ff
 import json
@@ -291,8 +291,20 @@ def fit_and_evaluate(
     return row
 
 # %% ../../nbs/study/runner.ipynb #741b5f62
+def processor() -> str:
+    "The processor's name, where the system tells it, and the widest vectors that torch takes on it."
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    known = platform.processor() or platform.machine()
+    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), known)
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
 def provenance() -> dict:  # `commit` and `versions`, as in the store
-    "The commit of this code (`+`: the library differs; `unknown`: not in its own repository) and the main versions."
+    """The commit of this code (`+`: the library differs; `unknown`: not in its own repository), and the main versions
+    with the processor, for another kind of it rounds otherwise."""
     package = Path(rolebregman.__file__).resolve().parent
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # of another's hook
 
@@ -309,7 +321,7 @@ def provenance() -> dict:  # `commit` and `versions`, as in the store
     except (OSError, UnicodeError, subprocess.SubprocessError):
         commit = "unknown"
     return dict(commit=commit, versions=f"python {platform.python_version()}; torch {torch.__version__}; "
-                                        f"numpy {np.__version__}")
+                                        f"numpy {np.__version__}; {processor()}")
 
 # %% ../../nbs/study/runner.ipynb #d1a05b06
 _TURN = Lock()  # random numbers, thread counts and the mark of memory belong to the whole process

@@ -9,17 +9,10 @@ import pandas as pd
 import torch
 from tqdm import tqdm
 
+from rolebregman.study.runner import processor
+
 RESULTS = Path(__file__).parents[2] / "results"
 COLUMNS = "what head ms ms_low ms_high ratio against bar threads processor versions".split()
-
-
-def processor():
-    "The processor's name where the system tells it"
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def made_by():

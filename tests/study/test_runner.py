@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from rolebregman.study import (
     filtered_mrr,
     fit_and_evaluate,
     open_dataset,
+    processor,
     provenance,
     run_grid,
     runner,
@@ -281,6 +283,22 @@ def test_a_hook_of_a_stranger_does_not_say_which_repository_is_meant(tmp_path, m
     monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
     assert provenance()["commit"].rstrip("+") == before.rstrip("+")
+
+
+@pytest.mark.parametrize("told, name", [
+    ("processor\t: 0\nmodel name\t: Some CPU @ 2.10GHz\nflags\t\t: sse\n", "Some CPU @ 2.10GHz"),
+    ("Features\t: fp\n", "arm"), (None, "arm")])
+def test_a_row_names_the_processor_that_made_it(monkeypatch, told, name):
+    def read_text(path, *args):
+        assert str(path) == "/proc/cpuinfo"
+        if told is None: raise FileNotFoundError(path)
+        return told
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr("platform.processor", lambda: "")
+    monkeypatch.setattr("platform.machine", lambda: "arm")
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX2")
+    assert processor() == f"{name}, AVX2"
 
 
 def test_tasks_that_open_otherwise_do_not_share_a_dataset(tmp_path):
