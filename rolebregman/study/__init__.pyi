@@ -273,6 +273,7 @@ from .statistics import head_shares as head_shares
 from .statistics import hierarchical_bootstrap as hierarchical_bootstrap
 from .statistics import holm as holm
 from .statistics import rank_figure as rank_figure
+from .statistics import rank_finding as rank_finding
 from .statistics import rank_test as rank_test
 from .statistics import verdicts as verdicts
 from .store import COLUMNS as COLUMNS

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['MAIN_METRICS', 'MARGIN', 'Shares', 'head_shares', 'hierarchical_bootstrap', 'difference_line',
-           'bootstrap_differences', 'holm', 'verdicts', 'critical_difference', 'RankTest', 'rank_test', 'rank_figure']
+           'bootstrap_differences', 'holm', 'verdicts', 'critical_difference', 'RankTest', 'rank_test', 'rank_finding',
+           'rank_figure']
 
 # %% ../../nbs/study/statistics.ipynb #866eb3ec
 from dataclasses import dataclass
@@ -247,6 +248,16 @@ def rank_test(
     nemenyi = _tools()[1].posthoc_nemenyi_friedman(-means.T)
     return RankTest(ranks, float(friedmanchisquare(*means.to_numpy()).pvalue), nemenyi,
                     critical_difference(*means.shape, alpha), alpha, means.shape[1])
+
+
+def rank_finding(
+    found: RankTest,  # of `rank_test`
+    metric: str,  # what the ranks are of, in words
+) -> str:  # a title
+    "Which head has the best mean rank, or which share it, and whether heads differ at all."
+    first = found.ranks.index[found.ranks == found.ranks.min()]
+    best = f"{first[0]} has" if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} share"
+    return f"In {metric} {best} the best mean rank; Friedman's p = {found.p_value:.2g}"
 
 
 def rank_figure(

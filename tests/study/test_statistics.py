@@ -20,6 +20,7 @@ from rolebregman.study import (
     holm,
     mean_table,
     rank_figure,
+    rank_finding,
     rank_test,
     run_grid,
     verdicts,
@@ -303,6 +304,15 @@ def test_a_gap_in_the_table_is_named():
     means.loc["b", "y"] = np.nan
     with pytest.raises(ValueError, match="rank_test: b has no value on y; leave it out"): rank_test(means)
     with pytest.raises(ValueError, match="2 heads on 3 datasets; expected at least 3 on 2"): rank_test(means[:2])
+
+
+@pytest.mark.parametrize("rows, said", [
+    ([[3, 3, 3], [2, 2, 1], [1, 1, 2]], "In x a has the best mean rank"),  # ranks 1, 2 1/3, 2 2/3
+    ([[3, 2, 1], [2, 3, 1], [1, 1, 3]], "In x a and b share the best mean rank"),  # 11/6, 11/6, 7/3
+    ([[3, 2, 1], [2, 1, 3], [1, 3, 2]], "In x a, b and c share the best mean rank")])  # 2 each
+def test_a_best_mean_rank_that_is_shared_is_no_one_head_s(rows, said):
+    found = rank_test(pd.DataFrame(rows, index=list("abc"), columns=list("xyz")))
+    assert rank_finding(found, "x").split(";")[0] == said
 
 
 def test_the_diagram_has_every_head_and_a_bar_for_those_alike():
