@@ -23,7 +23,7 @@ from ..evaluation import score_lists
 from ..heads.decision import distance_features
 from .published import Detection
 from .runner import run_grid
-from .settings import chosen_settings
+from .settings import OURS, chosen_settings
 from .store import COLUMNS, Store
 from ..training.calibration import BINS, answers_of, best_threshold, calibrate, decision_metrics
 
@@ -80,7 +80,7 @@ def asked_of_set(
     return found | dict(again=(given[test], holds[test], best_threshold(both, holds[~test], np.ones(len(both)))))
 
 # %% ../../nbs/study/decisions.ipynb #sd10000c
-DECIDED_HEADS = ("direction_prior", "mlp", "directed_bregman")  # the control, the strongest rival, ours
+DECIDED_HEADS = ("direction_prior", "mlp", "directed_bregman", OURS)  # the control, the strongest rival, ours
 
 
 class Decided(Detection):

@@ -27,7 +27,7 @@ from ..datasets.registry import load_dataset
 from ..datasets.word_vectors import WordVectors, look_up, mean_vectors
 from ..evaluation import preference_rate, score_lists
 from .runner import Task, run_grid
-from .settings import chosen_settings
+from .settings import OURS, chosen_settings
 from .store import COLUMNS, Store
 
 # %% ../../nbs/study/published.ipynb #b7e00007
@@ -155,9 +155,10 @@ class Cones(Task):
 
 # %% ../../nbs/study/published.ipynb #b7e00010
 # The heads that are asked about word pairs, and those by the protocol of entailment cones
-PUBLISHED_HEADS = ("cosine", "order", "mlp", "direction_prior", "icnn_bregman", "role_bregman", "directed_bregman")
+PUBLISHED_HEADS = ("cosine", "order", "mlp", "direction_prior", "icnn_bregman", "role_bregman", "directed_bregman",
+                   OURS)
 # Heads that are trained in the protocol of the entailment cones
-CONE_HEADS = ("euclidean", "order", "entailment_cones", "mlp", "role_bregman", "directed_bregman")
+CONE_HEADS = ("euclidean", "order", "entailment_cones", "mlp", "role_bregman", "directed_bregman", OURS)
 PUBLISHED = [*DETECTION, "f1"]  # columns beside those of every row
 
 

@@ -4,7 +4,8 @@
 dataset, a Parquet or .npy file to the matrix and its ids; what is read is checked on the way. A million pairs from a
 Parquet file, read and checked. Then ten million pairs from a CSV, with ids of text (a word and a number each), of words
 and of whole numbers: read and checked (`read_rows` and `unique_pairs`), and on to a dataset with its split, against
-pyarrow's own read of the file; and the memory that is taken at the peak, against what pyarrow's table of it holds. Rows
+pyarrow's own read of the file, and beside what polars and pandas take for a part of that: ids as codes, each pair once;
+and the memory that is taken at the peak, against what pyarrow's table of it holds. Rows
 go to results/reading.csv; a bar is the ratio that is allowed, `cpu_ratio` that of processor time, which other work on
 the machine changes less.
 """
@@ -68,7 +69,12 @@ def reader(folder, kind, what):
     def bare():
         from pyarrow.csv import read_csv
         return read_csv(path)
-    return dict(checked=checked, dataset=dataset, bare=bare)[what]
+    def of_polars():
+        import polars
+        column = polars.Int64 if kind == "whole" else polars.Categorical
+        return polars.read_csv(path, schema=dict(source=column, target=column)).unique(maintain_order=True)
+    def of_pandas(): return pd.read_csv(path, dtype=None if kind == "whole" else "category").drop_duplicates()
+    return dict(checked=checked, dataset=dataset, bare=bare, polars=of_polars, pandas=of_pandas)[what]
 
 
 def peak(folder, kind, what):
@@ -133,7 +139,9 @@ def of_many_pairs(folder, items, pairs, rounds):
         what = f"{pairs:,} pairs from .csv, ids of {'whole numbers' if kind == 'whole' else kind}"
         contenders = {known: reader(folder, kind, "bare"), "read and checked": reader(folder, kind, "checked"),
                       "from_pairs": reader(folder, kind, "dataset")}
+        contenders |= {f"{name}, coded and each pair once": reader(folder, kind, name) for name in ("polars", "pandas")}
         bars = [(name, known, 3.0) for name in ("read and checked", "from_pairs")]
+        bars += [("read and checked", name, None) for name in list(contenders)[3:]]
         seconds = interleave(contenders, rounds, warm=1, own=(own := {}))
         yield from rows(what, seconds, bars, own)
         for name, way in (("read and checked", "checked"), ("from_pairs", "dataset")):
