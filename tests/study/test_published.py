@@ -99,7 +99,7 @@ def test_the_table_has_our_means_and_the_figures_of_the_same_questions():
 
 def test_every_fit_of_the_plan_is_another_one():
     tasks = published_tasks(2, chosen="nowhere.json")
-    assert len({task.key for task in tasks}) == len(tasks) == 2 * (3 * 7 + 4 * 6)
+    assert len({task.key for task in tasks}) == len(tasks) == 2 * (3 * 8 + 4 * 7)
 
 
 def test_a_fit_is_measured_on_the_set_that_it_is_named_after(words, monkeypatch):
@@ -127,7 +127,7 @@ def test_nothing_is_fitted_that_is_there(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(published, "run_grid", lambda tasks, store, jobs, retry: asked.append((len(tasks), store.path)))
     run_published(1, 2, tmp_path)
-    assert asked == [(3 * 7 + 4 * 6, tmp_path / "published.csv")]
+    assert asked == [(3 * 8 + 4 * 7, tmp_path / "published.csv")]
 
 
 def test_the_committed_rows_are_of_todays_plan():
