@@ -367,7 +367,9 @@ def as_ids(
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu": return column.astype("str")
     values = column.astype(object)
     if not pd.api.types.is_numeric_dtype(column):
-        for kind in set(map(type, values)) - {str, int, type(None)}:
+        kinds = set(map(type, values))
+        if kinds == {str}: return values.astype("str").str.strip()
+        for kind in kinds - {str, int, type(None)}:
             for row, value in enumerate(values):
                 if type(value) is kind:
                     try:
