@@ -267,6 +267,7 @@ from .statistics import MARGIN as MARGIN
 from .statistics import RankTest as RankTest
 from .statistics import Shares as Shares
 from .statistics import bootstrap_differences as bootstrap_differences
+from .statistics import bootstrap_together as bootstrap_together
 from .statistics import critical_difference as critical_difference
 from .statistics import difference_line as difference_line
 from .statistics import head_shares as head_shares

@@ -70,13 +70,13 @@ def ask_all(
     if gone := [name for name in dict.fromkeys(wanted) if name not in set(pairs["head"])]:
         there = ", ".join(sorted(set(pairs["head"])))
         raise ValueError(f"no outcomes of {', '.join(gone)}; there are those of {there}")
-    asked = [(some, metric, question, _rivals(question, list(dict.fromkeys(some["head"])), metric))
-             for question in questions or (Question(),) for _, some in pairs.groupby("dataset", sort=False)
-             for metric in question.metrics if enough_pairs(some, metric)]
-    count = max(1, sum(len(rivals) for *_, rivals in asked))
+    asked = [(question, some, {metric: _rivals(question, list(dict.fromkeys(some["head"])), metric)
+                               for metric in question.metrics if enough_pairs(some, metric)})
+             for question in questions or (Question(),) for _, some in pairs.groupby("dataset", sort=False)]
+    count = max(1, sum(len(rivals) for *_, own in asked for rivals in own.values()))
     resamples = how.pop("resamples", max(9999, int(np.ceil(4 * count / alpha)) - 1))
-    found = [bootstrap_differences(some, question.head, rivals, metric, resamples=resamples, **how)
-             .assign(metric=metric, head=question.head) for some, metric, question, rivals in asked if rivals]
+    found = [bootstrap_differences(some, question.head, metric=own, resamples=resamples, **how)
+             .assign(head=question.head) for question, some, own in asked if any(own.values())]
     return verdicts(pd.concat(found, ignore_index=True), alpha, resamples)
 
 # %% ../../nbs/study/standings.ipynb #5a7d000d
