@@ -15,6 +15,7 @@ from rolebregman.datasets import FetchError, fetch
 os.environ.setdefault("OUTDATED_IGNORE", "1")  # OGB asks PyPI about a later version when it is imported, and warns
 matplotlib.use("Agg")
 torch.set_num_threads(1)
+gc.set_threshold(20_000, 20, 20)  # looking for garbage as often as Python does takes a tenth of the time of all tests
 # A machine that does other work is slow, and that says nothing about the library.
 settings.register_profile("rolebregman", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Where a program asks whether a test fails at all: no smaller example is looked for, and the same ones are drawn.

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -32,7 +33,12 @@ def doc_base() -> str:
 def sidebar() -> list:  # names of notebooks, and sections: a `section`, which may be a notebook too, and `contents`
     "What nbs/sidebar.yml lists"
     path = get_config().nbs_path / "sidebar.yml"
-    return yaml.safe_load(path.read_text(encoding="utf-8"))["website"]["sidebar"]["contents"] if path.exists() else []
+    return _listed(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+@cache  # every page asks for it twice, and YAML is read slowly
+def _listed(text: str) -> list:
+    return yaml.safe_load(text)["website"]["sidebar"]["contents"]
 
 
 def in_order(

@@ -32,6 +32,7 @@ def is_of_command(page: str) -> bool:
     return page.split("/")[0] == "cli"
 
 
+@cache  # every page asks for them
 def modules() -> dict[str, str]:  # as in {"main_results": "rolebregman.study.main_results"}
     "Names of the modules that notebooks export, by the page that documents each"
     library, found = get_config().lib_path.absolute(), {}

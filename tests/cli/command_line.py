@@ -1,11 +1,13 @@
 "What the tests of the command share: a command line typed here or as a program of its own"
 import contextlib
 import io
+import multiprocessing
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -36,7 +38,29 @@ def program(line, folder, **how):
     "The command as a program of its own"
     env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([sys.executable, "-c", PROGRAM, *shlex.split(line)], cwd=folder, env=env,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+                            **dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE) | how)
+
+
+def forked(line, folder, stdout, before=lambda: None):
+    """Standard error and exit status of the command as a copy of this process, in which everything is imported.
+
+    That is a tenth of the time that a program of its own takes. `before` is called in the copy."""
+    with tempfile.TemporaryFile("w+") as stderr:
+        how = dict(target=_in_copy, args=(line, folder, stdout, stderr, before))
+        child = multiprocessing.get_context("fork").Process(**how)
+        child.start()
+        child.join(120)
+        child.kill()  # which is nothing to one that has ended
+        stderr.seek(0)
+        return stderr.read(), child.exitcode
+
+
+def _in_copy(line, folder, stdout, stderr, before):
+    for number, file in ((1, stdout), (2, stderr)): os.dup2(file.fileno(), number)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)
+    os.chdir(folder)
+    before()
+    app(shlex.split(line), prog_name="rolebregman")
 
 
 def stopped(process, when):

@@ -1,15 +1,12 @@
 "What every sub-command keeps to"
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import pytest
 import typer
-from command_line import PROGRAM, root
+from command_line import forked, program
 from typer.testing import CliRunner
 
 from rolebregman import __version__
@@ -119,11 +116,17 @@ def test_a_command_knows_its_options(capsys, more, says):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("line", ["data list", "data list --json", "score head pairs.csv", "evaluate head"])
 def test_a_full_disk_behind_standard_output_is_one_line(project, line):
+    with open("/dev/full", "w") as full: said, status = forked(line, project, full)
+    assert status == 1
+    assert said.splitlines()[-1] == "Error: standard output: No space left on device"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_so_it_is_where_python_itself_ends(project):
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", PROGRAM, *line.split()], stdout=full, stderr=subprocess.PIPE,
-                              cwd=project, text=True, env={**os.environ, "PYTHONPATH": str(root)})
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "Error: standard output: No space left on device"
+        done = program("data list", project, stdout=full)
+        said = done.communicate()[1].decode()
+    assert done.returncode == 1 and said.splitlines()[-1] == "Error: standard output: No space left on device"
 
 
 def test_a_result_is_shown_without_what_steers_a_terminal(capsys):

@@ -3,13 +3,11 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import typer
-from command_line import PROGRAM, root, run
+from command_line import forked, run
 
 from rolebregman.cli import fitting
 from rolebregman.cli.folder import (
@@ -111,13 +109,18 @@ def test_an_out_without_the_right_to_write_is_refused(tmp_path):
 @pytest.mark.parametrize("head, files", [("directed_bregman", 4), ("directed_bregman", 5), ("euclidean", 2)])
 def test_a_process_that_is_killed_between_two_files_is_noticed(own, head, files):
     where, before = own
-    code = ("import os, sys, pathlib\nreplace, moves, folder = os.replace, [], pathlib.Path(sys.argv.pop())\n"
-            "def some(old, new):\n    moves.extend([new] * (pathlib.Path(new).parent == folder))\n"
-            f"    if len(moves) > {files}: os._exit(9)\n    return replace(old, new)\nos.replace = some\n")
-    line = f"fit pairs.csv --vectors vectors.csv --epochs 1 --head {head} --seed 3".split()
-    done = subprocess.run([sys.executable, "-c", code + PROGRAM, *line, (where / "head").resolve()], cwd=where,
-                          env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}, capture_output=True)
-    assert done.returncode == 9, done.stderr
+    replace, moves, folder = os.replace, [], (where / "head").resolve()
+
+    def some(old, new):
+        moves.extend([new] * (Path(new).parent == folder))
+        if len(moves) > files: os._exit(9)
+        return replace(old, new)
+
+    def killed(): os.replace = some
+
+    line = f"fit pairs.csv --vectors vectors.csv --epochs 1 --head {head} --seed 3"
+    with open(os.devnull, "w") as nowhere: said, status = forked(line, where, nowhere, before=killed)
+    assert status == 9, said
     assert any((where / "head" / name).read_bytes() != old for name, old in before.items())
     assert " is not the file that " in (said := run("evaluate head", where, 1).stderr) or "of another head" in said
 

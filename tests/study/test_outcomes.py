@@ -1,5 +1,6 @@
 """What became of each test pair: the metrics follow from it, and it stays with its row whatever happens."""
 import os
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -42,6 +43,19 @@ def tasks(heads=("cosine", "euclidean"), seeds=(0, 1)):
 
 def beside(store):
     return store.path.with_stem(f"{store.path.stem}_pairs")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    "The grid in a store with its outcomes, which no test changes"
+    store = Store(tmp_path_factory.mktemp("kept") / "rows.csv", outcomes=True)
+    run_grid(tasks(), store, progress=False)
+    return store
+
+
+def copied(store, folder):
+    for path in (store.path, beside(store)): shutil.copy(path, folder)
+    return Store(folder / store.path.name, outcomes=True)
 
 
 def cut(path, lines):
@@ -137,31 +151,28 @@ def test_the_hash_is_that_of_the_pairs_in_their_order():
     assert outcome_row(scores, ds)["pairs"] != one
 
 
-def test_outcomes_are_those_of_the_row_in_the_order_of_the_edges(tmp_path):
-    store = Store(tmp_path / "rows.csv", outcomes=True)
-    run_grid(tasks(), store, progress=False)
+def test_outcomes_are_those_of_the_row_in_the_order_of_the_edges(kept):
     task = tasks()[0]
     ds = task.open(quiet=True)
     expected = pair_outcomes(score_split(task.trained(ds), ds), trained_control(task, ds), matched(ds))
-    line = store.pairs().iloc[0]
+    line = kept.pairs().iloc[0]
     assert (line["head"], line["seed"], line["candidates"]) == ("cosine", 0, 100)
     for name in OUTCOMES: np.testing.assert_array_equal(line[name], expected[name])
-    assert store.pairs().groupby("seed")["pairs"].nunique().tolist() == [1, 1]
+    assert kept.pairs().groupby("seed")["pairs"].nunique().tolist() == [1, 1]
 
 
-def test_outcomes_change_nothing_in_the_rows(tmp_path):
-    plain, kept = Store(tmp_path / "plain.csv"), Store(tmp_path / "kept.csv", outcomes=True)
-    rows = [run_grid(tasks(), store, progress=False).drop(columns=CHANGING) for store in (plain, kept)]
-    pd.testing.assert_frame_equal(*rows, check_exact=True)
+def test_outcomes_change_nothing_in_the_rows(kept, tmp_path):
+    plain = Store(tmp_path / "plain.csv")
+    run_grid(tasks(), plain, progress=False)
+    pd.testing.assert_frame_equal(*(store.rows().drop(columns=CHANGING) for store in (plain, kept)), check_exact=True)
     assert not beside(plain).exists() and beside(kept).exists()
     assert "outcomes" not in fit_and_evaluate(tasks()[0])
 
 
 @pytest.mark.parametrize("lost", ["row", "outcomes", "both", "a part of a line", "the second file"])
-def test_a_kill_between_the_two_writes_is_healed(tmp_path, lost):
-    store = Store(tmp_path / "rows.csv", outcomes=True)
-    whole = run_grid(tasks(), store, progress=False)
-    pairs = store.pairs()
+def test_a_kill_between_the_two_writes_is_healed(kept, tmp_path, lost):
+    store = copied(kept, tmp_path)
+    whole, pairs = store.rows(), store.pairs()
     if lost in ("row", "both"): cut(store.path, 1)
     if lost in ("outcomes", "both"): cut(beside(store), 1)
     if lost == "a part of a line": os.truncate(beside(store), beside(store).stat().st_size - 9)
@@ -180,9 +191,9 @@ def test_a_kill_between_the_two_writes_is_healed(tmp_path, lost):
     assert (store.path.stat().st_size, beside(store).stat().st_size) == size, "nothing is done twice"
 
 
-def test_outcomes_of_another_fit_do_not_count(tmp_path):
-    store = Store(tmp_path / "rows.csv", outcomes=True)
-    rows = run_grid(tasks(), store, progress=False)
+def test_outcomes_of_another_fit_do_not_count(kept, tmp_path):
+    store = copied(kept, tmp_path)
+    rows = store.rows()
     store.append(dict(rows.loc[0], mrr=0.125))  # a row of other outcomes, without its own
     assert len(store.keys()) == 3 and len(store.pairs()) == 3 and len(store.rows()) == 4
     assert run_grid(tasks(), store, progress=False).loc[0, "mrr"] == rows.loc[0, "mrr"] and len(store.pairs()) == 4
