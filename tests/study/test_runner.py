@@ -71,8 +71,20 @@ def test_a_row_is_complete(undisturbed):
     assert (undisturbed.query("head == 'euclidean'")["direction_accuracy"] == 0.5).all()
 
 
-def test_the_same_rows_from_two_processes(undisturbed, tmp_path):
-    rows = run_grid(tasks(), Store(tmp_path / "rows.csv"), jobs=2, progress=False)
+@pytest.fixture(scope="module")
+def from_two_processes(tmp_path_factory):
+    "Rows of the grid, and of three tasks that open a dataset of their own"
+    class Mine(Task):  # inside, so that it is sent, for this file cannot be imported everywhere
+        def open(self, quiet=False): return open_dataset("toy", self.seed, quiet=quiet)
+
+    mine = [Mine("mine", task.head, task.seed, train=task.train) for task in tasks()[:3]]
+    store = Store(tmp_path_factory.mktemp("two") / "rows.csv")
+    rows = run_grid([*tasks(), *mine], store, jobs=2, progress=False)
+    return rows[:len(tasks())], rows[len(tasks()):].reset_index(drop=True), mine
+
+
+def test_the_same_rows_from_two_processes(undisturbed, from_two_processes):
+    rows, _, _ = from_two_processes
     pd.testing.assert_frame_equal(steady(rows), steady(undisturbed), check_exact=True)
 
 
@@ -162,12 +174,8 @@ def test_a_dataset_that_cannot_be_opened_is_tried_once_a_run(tmp_path, monkeypat
     assert tried == [0, 1, 0, 1]
 
 
-def test_a_task_opens_a_dataset_of_its_own_wherever_it_is_fitted(undisturbed, tmp_path):
-    class Mine(Task):  # inside, so that it is sent, for this file cannot be imported everywhere
-        def open(self, quiet=False): return open_dataset("toy", self.seed, quiet=quiet)
-
-    mine = [Mine("mine", task.head, task.seed, train=task.train) for task in tasks()[:3]]
-    rows = run_grid(mine, Store(tmp_path / "rows.csv"), jobs=2, progress=False)
+def test_a_task_opens_a_dataset_of_its_own_wherever_it_is_fitted(undisturbed, from_two_processes):
+    _, rows, mine = from_two_processes
     same = undisturbed[:3].assign(dataset="mine", config=[task.config for task in mine])
     pd.testing.assert_frame_equal(steady(rows), steady(same), check_exact=True)
 

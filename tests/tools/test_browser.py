@@ -54,26 +54,55 @@ def address(site):
 @pytest.fixture
 def open_page(browser):
     "A function that opens an address; what went wrong on the page meanwhile, of any kind, fails the test at its end"
-    contexts, wrong = [], []
+    contexts, listeners, wrong = [], [], []
 
-    def open_(url, viewport=phone, context=None, **options):
-        contexts.append(browser.new_context(viewport=viewport, **options) if context is None else context.new_page())
-        page = contexts[-1].new_page() if context is None else contexts[-1]
+    def open_(url, viewport=phone, page=None, **options):
+        if page is None:
+            contexts.append(browser.new_context(viewport=viewport, **options))
+            page = contexts[-1].new_page()
         page.set_default_timeout(60_000)
-        page.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(f"exception: {error}"))
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url} {request.failure}")
-                if "ERR_ABORTED" not in (request.failure or "") else None)  # the page was left before it came
-        page.on("response", lambda r: wrong.append(f"status {r.status}: {r.url}") if r.status >= 400 else None)
-        page.on("request", lambda r: wrong.append(f"from elsewhere: {r.url}")
-                if not r.url.startswith((url[:url.find("/", 8)], "data:", "blob:")) else None)
+        for event, listen in dict(
+            console=lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None,
+            pageerror=lambda error: wrong.append(f"exception: {error}"),
+            requestfailed=lambda request: wrong.append(f"failed: {request.url} {request.failure}")
+                if "ERR_ABORTED" not in (request.failure or "") else None,  # the page was left before it came
+            response=lambda r: wrong.append(f"status {r.status}: {r.url}") if r.status >= 400 else None,
+            request=lambda r: wrong.append(f"from elsewhere: {r.url}")
+                if not r.url.startswith((url[:url.find("/", 8)], "data:", "blob:")) else None,
+        ).items():
+            page.on(event, listen)
+            listeners.append((page, event, listen))
         page.goto(url, wait_until="load")
         return page
 
     yield open_
+    for page, event, listen in listeners:
+        page.remove_listener(event, listen)
     for context in contexts:
         context.close()
     assert not wrong
+
+
+@pytest.fixture(scope="module")
+def readers(browser):
+    "Pages that are kept, by screen and scheme: to look up the next address there takes a third of a new page's time"
+    pages = {}
+
+    def page_of(viewport, scheme):
+        if (key := (viewport["width"], scheme)) not in pages:
+            pages[key] = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
+        return pages[key]
+
+    yield page_of
+    for page in pages.values():
+        page.context.close()
+
+
+@pytest.fixture
+def look_up(open_page, readers, address):
+    "A function that looks up a page of the site, for tests that only look at it"
+    return lambda name, viewport=phone, scheme="light": open_page(f"{address}/{name}.html",
+                                                                  page=readers(viewport, scheme))
 
 
 look = """async () => {
@@ -107,17 +136,9 @@ look = """async () => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def one_phone(browser):
-    "A reader's phone, which keeps what all pages load"
-    context = browser.new_context(viewport=phone)
-    yield context
-    context.close()
-
-
 @pytest.mark.parametrize("notebook", map(below_nbs, notebooks()))
-def test_page_on_a_phone(open_page, one_phone, address, notebook):
-    seen = open_page(f"{address}/{page_name(notebook)}.html", context=one_phone).evaluate(look)
+def test_page_on_a_phone(look_up, notebook):
+    seen = look_up(page_name(notebook)).evaluate(look)
     assert seen["heading"]
     assert not seen["wide"] and seen["width"] <= phone["width"], "the page scrolls sideways"
     assert seen["formulas"] >= seen["formula_sources"], "a formula is not set"
@@ -193,9 +214,9 @@ bright = """() => [...document.querySelectorAll("main *")].filter(e => {
 
 @pytest.mark.parametrize("viewport", [desk, phone], ids=["desk", "phone"])
 @pytest.mark.parametrize("name", seen_first + wide_tables)
-def test_nothing_of_the_first_screen_is_cut(open_page, address, name, viewport):
+def test_nothing_of_the_first_screen_is_cut(look_up, name, viewport):
     "On a desk nothing further down either: code and results are read without scrolling sideways"
-    page = open_page(f"{address}/{name}.html", viewport)
+    page = look_up(name, viewport)
     assert page.evaluate(look)["names_broken"] == [], "the name of a column is broken within a word"
     assert page.evaluate(cut if viewport is phone else cut.replace("box.top > innerHeight || ", "")) == []
     assert page.evaluate(small) == 0, "code is set in less than 14 pixels"
@@ -205,8 +226,8 @@ def test_nothing_of_the_first_screen_is_cut(open_page, address, name, viewport):
 
 
 @pytest.mark.parametrize("name", ["datasets/pairs", "study/shipped", "common", "cli/searching", "main_results"])
-def test_nothing_but_pictures_is_bright_in_the_dark(open_page, address, name):
-    page = open_page(f"{address}/{name}.html", desk, color_scheme="dark")
+def test_nothing_but_pictures_is_bright_in_the_dark(look_up, name):
+    page = look_up(name, desk, "dark")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark" and page.evaluate(bright) == []
 
 
@@ -216,9 +237,9 @@ alike = """() => { for (const many of ["main pre", ".katex", "main tr"])
 
 
 @pytest.mark.parametrize("name, scheme", zip(seen_first, ["light", "dark"] * 5))
-def test_a_page_is_for_everybody(open_page, address, name, scheme):
+def test_a_page_is_for_everybody(look_up, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    page = open_page(f"{address}/{name}.html", phone if scheme == "dark" else desk, color_scheme=scheme)
+    page = look_up(name, phone if scheme == "dark" else desk, scheme)
     page.evaluate(alike)
     found = axe.Axe().run(page, dict(exclude=[["[data-alike]"]]), dict(resultTypes=["violations"], preload=False))
     found = found.response["violations"]
@@ -240,8 +261,8 @@ lines = """() => ({
 
 
 @pytest.mark.parametrize("name", ["guides/own_pairs", "study/tables", "integrations/pykeen", "cli/command"])
-def test_a_line_in_columns_is_not_broken_and_a_full_stop_not_alone(open_page, address, name):
-    seen = open_page(f"{address}/{name}.html").evaluate(lines)
+def test_a_line_in_columns_is_not_broken_and_a_full_stop_not_alone(look_up, name):
+    seen = look_up(name).evaluate(lines)
     assert set(seen["rows"]) <= {1} and seen["reached"] and seen["alone"] == []
     assert seen["rows"] or "integrations" in name, "no line is taken for one in columns"
 
