@@ -1,6 +1,7 @@
 "The fair search: as many trials for each head, on axes without an end, proved on further seeds"
 import json
 import shutil
+from functools import cache
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -158,6 +159,8 @@ def test_the_committed_search_is_that_of_the_plan_and_chooses_what_was_chosen(da
     heads, budget = list(dict.fromkeys(first["head"])), first.groupby("head").size().min()
     width = first.loc[first["head"] == "mahalanobis", "parameters"].max() ** 0.5  # whose square it has
     monkeypatch.setattr(Task, "open", lambda *_, **__: SimpleNamespace(dim=round(width)))
+    for name in "make_head", "useful_axes", "widened":  # each is asked the same for every trial of a head
+        monkeypatch.setattr(trials, name, cache(getattr(trials, name)))
     monkeypatch.setattr(runner, "finished", lambda _, tasks, *__: pytest.fail(f"{len(tasks)} rows are not there"))
     table = fair_search(dataset, tmp_path / "trials.csv", tmp_path / "chosen.json", heads, budget, progress=False)
     assert len(heads) >= 22 and set(table["trials"]) == {budget} and budget >= 8
