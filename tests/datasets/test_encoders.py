@@ -198,9 +198,9 @@ def _encode_in_a_process(start, queue):
 
 
 def test_processes_share_one_cache():
-    spawn = multiprocessing.get_context("spawn")
-    queue = spawn.Queue()
-    workers = [spawn.Process(target=_encode_in_a_process, args=(start, queue)) for start in (0, 200, 400)]
+    fork = multiprocessing.get_context("fork")  # nothing is imported again
+    queue = fork.Queue()
+    workers = [fork.Process(target=_encode_in_a_process, args=(start, queue)) for start in (0, 200, 400)]
     for w in workers:
         w.start()
     for start, vectors in [queue.get(timeout=120) for _ in workers]:

@@ -563,9 +563,9 @@ def _fetch_in_a_process(url, queue):
 
 def test_processes_that_fetch_at_once_get_the_file_with_one_download(server):
     server.pages["/data.txt"] = BODY
-    spawn = multiprocessing.get_context("spawn")
-    queue = spawn.Queue()
-    workers = [spawn.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue)) for _ in range(3)]
+    fork = multiprocessing.get_context("fork")  # nothing is imported again
+    queue = fork.Queue()
+    workers = [fork.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue)) for _ in range(3)]
     for w in workers:
         w.start()
     assert [queue.get(timeout=60) for _ in workers] == [FILE.sha256] * 3
@@ -585,9 +585,9 @@ def test_a_process_that_is_killed_while_it_downloads_leaves_nothing_wrong(server
             half.set()
             killed.wait(60)
     server.pages["/data.txt"] = slow
-    spawn = multiprocessing.get_context("spawn")
-    queue = spawn.Queue()
-    worker = spawn.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue))
+    fork = multiprocessing.get_context("fork")  # nothing is imported again
+    queue = fork.Queue()
+    worker = fork.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue))
     worker.start()
     assert half.wait(60)
     worker.kill()
