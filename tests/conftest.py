@@ -1,5 +1,6 @@
 "What holds for every test: one thread, fixed seeds, no state that leaks from one test into the next"
 import gc
+import multiprocessing
 import os
 import random
 from pathlib import Path
@@ -48,6 +49,13 @@ def default_dtype():
     "A test that sets torch's default dtype leaves float32 behind"
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def copies():
+    "Makes processes that are copies of the test's own, in which everything is imported; skipped where none can be made"
+    if torch.cuda.is_available(): pytest.skip("a process that has used a GPU's threads cannot be copied")
+    return multiprocessing.get_context("fork")
 
 
 @pytest.fixture(scope="session")

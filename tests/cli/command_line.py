@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
+import pytest
 import torch
 from typer.testing import CliRunner
 
@@ -45,6 +46,7 @@ def forked(line, folder, stdout, before=lambda: None):
     """Standard error and exit status of the command as a copy of this process, in which everything is imported.
 
     That is a tenth of the time that a program of its own takes. `before` is called in the copy."""
+    if torch.cuda.is_available(): pytest.skip("a process that has used a GPU's threads cannot be copied")
     with tempfile.TemporaryFile("w+") as stderr:
         how = dict(target=_in_copy, args=(line, folder, stdout, stderr, before))
         child = multiprocessing.get_context("fork").Process(**how)

@@ -1,5 +1,4 @@
 """Vectors of texts: each text is encoded once, its vector is right, and it stays the same."""
-import multiprocessing
 import os
 import sqlite3
 import sys
@@ -197,10 +196,9 @@ def _encode_in_a_process(start, queue):
         queue.put((start, repr(e)))
 
 
-def test_processes_share_one_cache():
-    fork = multiprocessing.get_context("fork")  # nothing is imported again
-    queue = fork.Queue()
-    workers = [fork.Process(target=_encode_in_a_process, args=(start, queue)) for start in (0, 200, 400)]
+def test_processes_share_one_cache(copies):
+    queue = copies.Queue()
+    workers = [copies.Process(target=_encode_in_a_process, args=(start, queue)) for start in (0, 200, 400)]
     for w in workers:
         w.start()
     for start, vectors in [queue.get(timeout=120) for _ in workers]:

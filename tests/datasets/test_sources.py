@@ -4,7 +4,6 @@ import hashlib
 import http.server
 import io
 import json
-import multiprocessing
 import os
 import resource
 import shutil
@@ -561,11 +560,10 @@ def _fetch_in_a_process(url, queue):
         queue.put(repr(e))
 
 
-def test_processes_that_fetch_at_once_get_the_file_with_one_download(server):
+def test_processes_that_fetch_at_once_get_the_file_with_one_download(server, copies):
     server.pages["/data.txt"] = BODY
-    fork = multiprocessing.get_context("fork")  # nothing is imported again
-    queue = fork.Queue()
-    workers = [fork.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue)) for _ in range(3)]
+    queue = copies.Queue()
+    workers = [copies.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue)) for _ in range(3)]
     for w in workers:
         w.start()
     assert [queue.get(timeout=60) for _ in workers] == [FILE.sha256] * 3
@@ -574,7 +572,7 @@ def test_processes_that_fetch_at_once_get_the_file_with_one_download(server):
     assert len(server.asked) == 2 # does it answer; the file
 
 
-def test_a_process_that_is_killed_while_it_downloads_leaves_nothing_wrong(server, empty_cache):
+def test_a_process_that_is_killed_while_it_downloads_leaves_nothing_wrong(server, empty_cache, copies):
     half, killed = threading.Event(), threading.Event()
     def slow(handler):
         handler.send_response(200)
@@ -585,9 +583,8 @@ def test_a_process_that_is_killed_while_it_downloads_leaves_nothing_wrong(server
             half.set()
             killed.wait(60)
     server.pages["/data.txt"] = slow
-    fork = multiprocessing.get_context("fork")  # nothing is imported again
-    queue = fork.Queue()
-    worker = fork.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue))
+    queue = copies.Queue()
+    worker = copies.Process(target=_fetch_in_a_process, args=(f"{server.url}/data.txt", queue))
     worker.start()
     assert half.wait(60)
     worker.kill()

@@ -1,7 +1,6 @@
 """The grid and its store: resumed, interrupted, killed, failing, and the same whatever the number of processes."""
 import inspect
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -124,11 +123,10 @@ def test_a_line_that_was_cut_off_is_fitted_again(whole, undisturbed, tmp_path, c
     assert store.path.read_bytes().endswith(b"\n") and len(store.path.read_bytes().splitlines()) == 1 + len(tasks())
 
 
-def test_killed_twenty_times_and_resumed(undisturbed, tmp_path):
+def test_killed_twenty_times_and_resumed(undisturbed, copies, tmp_path):
     path, draw = tmp_path / "rows.csv", random.Random(0)
-    processes = multiprocessing.get_context("fork")  # nothing is imported again
     for _ in range(20):
-        run = processes.Process(target=run_grid, args=(tasks(), Store(path)), kwargs=dict(progress=False))
+        run = copies.Process(target=run_grid, args=(tasks(), Store(path)), kwargs=dict(progress=False))
         run.start()
         time.sleep(draw.uniform(0.1, 0.5))
         run.kill()

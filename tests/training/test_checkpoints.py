@@ -1,5 +1,4 @@
 """A training that was stopped, anywhere and in any way, goes on as if it had not been; and only as itself."""
-import multiprocessing
 import os
 import signal
 import time
@@ -63,10 +62,9 @@ def test_interrupted_in_the_middle_of_an_epoch_and_resumed_is_not_interrupted(se
         assert same(whole, train(ds, config, seed=7, resume=True, **file))
 
 
-def test_killed_and_resumed_is_not_killed(tmp_path):
-    if torch.cuda.is_available(): pytest.skip("a process that has used a GPU's threads cannot be copied")
+def test_killed_and_resumed_is_not_killed(copies, tmp_path):
     ds, config, file = judged_tree(), replace(SETTINGS, epochs=200), tmp_path / "runs" / "one.safetensors"
-    child = multiprocessing.get_context("fork").Process(
+    child = copies.Process(
         target=train, args=(ds, config), kwargs=dict(checkpoint=file, checkpoint_every=0))
     child.start()
     end = time.monotonic() + 60
