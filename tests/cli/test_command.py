@@ -114,7 +114,7 @@ def test_a_command_knows_its_options(capsys, more, says):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("line", ["data list", "data list --json", "score head pairs.csv", "evaluate head"])
+@pytest.mark.parametrize("line", ["data list --json", "score head pairs.csv", "evaluate head"])
 def test_a_full_disk_behind_standard_output_is_one_line(project, line):
     with open("/dev/full", "w") as full: said, status = forked(line, project, full)
     assert status == 1
