@@ -1,5 +1,6 @@
 """The main study as a function, its committed rows, and graded entailment."""
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from rolebregman.study import (
     run_main_study,
     runner,
 )
+from rolebregman.study.statistics import MAIN_METRICS
 from rolebregman.study.store import COLUMNS
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=3)
@@ -129,3 +131,13 @@ def test_committed_graded_rows_are_those_that_the_command_would_make():
 def test_graded_fits_are_measured_by_rank_correlation(judged):
     rho = Graded("hyperlex/random", "euclidean", 0).measure(make_head("euclidean", dim=6), judged)
     assert set(rho) == set(GRADED) and rho["all"] == pytest.approx(1)
+
+
+def test_another_rounding_changes_no_metric_but_the_perceptron_s():
+    "As the main page says of its rows"
+    rows = pd.read_csv(results / "processors.csv", keep_default_na=False)
+    plan = set(product(("AVX512", "AVX2", "SSE4_2"), rows["head"].unique(), range(3)))
+    assert set(rows[["instructions", "head", "seed"]].itertuples(index=False, name=None)) == plan
+    assert len(rows) == len(plan) and (rows["error"] == "").all()
+    by_seed = rows.groupby(["head", "seed"])[list(MAIN_METRICS)].nunique()
+    assert (by_seed.drop("mlp") == 1).all(axis=None) and (by_seed.loc["mlp"].max(axis=1) == 3).all()
