@@ -50,26 +50,27 @@ def test_calibration_error_by_hand():
 
 
 @pytest.fixture(scope="module")
-def rows(): return Store(results / "archive" / "decisions.csv", [*COLUMNS, *DECIDED]).rows()
+def rows(): return Store(results / "decisions.csv", [*COLUMNS, *DECIDED]).rows()
 
 
-def test_the_rows_are_those_that_the_plan_makes(rows, first_revision):
-    plan = {task.key for task in decided_tasks(int(rows["seed"].max()) + 1, results / "archive" / "chosen.json")}
+def test_the_rows_are_those_that_the_plan_makes(rows):
+    plan = {task.key for task in decided_tasks(int(rows["seed"].max()) + 1, results / "chosen.json")}
     assert set(rows[["dataset", "head", "seed", "scale", "config"]].itertuples(index=False, name=None)) == plan
     assert (rows["error"] == "").all()
 
 
 def test_what_the_page_says(rows):
-    "It holds on the same kind of pairs, fails on others, and a few hundred labels mend most of it"
+    "It holds on the same kind of pairs, fails on others, and a few hundred labels mend half of it, but in one case"
     table = decision_table(rows, "calibration_error")
     assert list(table) == list(ASKED) and len(table) == len(HYPERNYMY_SETS) * len(DECIDED_HEADS)
     assert (table["own"] < 0.03).all() and (table["set"] > 3 * table["own"]).all()
-    assert (table["again"] < table["set"] / 2).all()
+    less = table["again"] < table["set"] / 2
+    assert list(less[~less].index) == [("leds", "feature_bregman")] and (table["again"] < table["set"]).all()
     assert isinstance(table, pd.DataFrame) and table.notna().all(axis=None)
 
 
-def test_there_is_nothing_left_to_fit(rows, tmp_path, first_revision):
-    for name in ("decisions.csv", "chosen.json"): shutil.copy(results / "archive" / name, tmp_path)
+def test_there_is_nothing_left_to_fit(rows, tmp_path):
+    for name in ("decisions.csv", "chosen.json"): shutil.copy(results / name, tmp_path)
     assert all(isinstance(task, Decided) for task in decided_tasks())
     assert len(run_decisions(int(rows["seed"].max()) + 1, 1, tmp_path)) == len(rows)
 
