@@ -13,6 +13,7 @@ from rolebregman.study import (
     Store,
     Task,
     bootstrap_differences,
+    bootstrap_together,
     critical_difference,
     difference_line,
     head_shares,
@@ -149,6 +150,21 @@ def test_the_same_seed_gives_the_same_numbers_and_heads_do_not_disturb_each_othe
         assert not np.allclose(drawn, hierarchical_bootstrap(of, 700, seed=5))
         some = hierarchical_bootstrap(shares(*tables[:, [2, 0]], crossed=crossed), 700, seed=4)
         np.testing.assert_allclose(some, drawn[:, [2, 0]], atol=1e-12)
+
+
+@pytest.mark.parametrize("crossed", [True, False])
+def test_columns_that_are_drawn_together_are_those_that_are_drawn_alone(crossed):
+    "Also where other pairs, and other heads, count in the second: the difference of two columns has the same draw"
+    draw = np.random.default_rng(6)
+    first, second = draw.random((5, 3, 60)), draw.random((5, 2, 60))
+    second[:, :, ::2] = np.nan
+    both = [shares(*tables, crossed=crossed) for tables in (first, second)]
+    for one, drawn in zip(both, bootstrap_together(both, 700, seed=4), strict=True):
+        np.testing.assert_allclose(drawn, hierarchical_bootstrap(one, 700, seed=4), rtol=1e-13)
+    same, shifted = bootstrap_together([both[0], shares(*first + 0.25, crossed=crossed)], 700)
+    np.testing.assert_allclose(shifted - same, 0.25, rtol=1e-12)
+    with pytest.raises(ValueError, match="of different seeds or pairs"):
+        bootstrap_together([both[0], shares(*second[1:], crossed=crossed)])
 
 
 def test_names_and_order_of_heads_mean_nothing():
