@@ -55,6 +55,7 @@ def default_dtype():
 def copies():
     "Makes processes that are copies of the test's own, in which everything is imported; skipped where none can be made"
     if torch.cuda.is_available(): pytest.skip("a process that has used a GPU's threads cannot be copied")
+    if "fork" not in multiprocessing.get_all_start_methods(): pytest.skip("this system does not copy processes")
     return multiprocessing.get_context("fork")
 
 

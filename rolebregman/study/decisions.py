@@ -80,7 +80,7 @@ def asked_of_set(
     return found | dict(again=(given[test], holds[test], best_threshold(both, holds[~test], np.ones(len(both)))))
 
 # %% ../../nbs/study/decisions.ipynb #sd10000c
-DECIDED_HEADS = ("direction_prior", "mlp", "directed_bregman", OURS)  # the control, the strongest rival, ours
+DECIDED_HEADS = ("direction_prior", "mlp", "directed_bregman", OURS)  # the control, a rival, ours: two
 
 
 class Decided(Detection):

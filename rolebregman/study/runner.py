@@ -298,7 +298,7 @@ def processor() -> str:
     except OSError:
         lines = []
     known = platform.processor() or platform.machine()
-    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), known)
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "") or known
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 

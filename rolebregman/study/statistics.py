@@ -127,14 +127,14 @@ def _nested(draw, several, chosen):
 
 # %% ../../nbs/study/statistics.ipynb #96a7307e
 def bootstrap_together(
-    several: list,  # of `Shares`, all of the same seeds and pairs of one dataset: one for each column
+    several: list,  # of `Shares`, at least one, all of the same seeds and pairs of one dataset: one for each column
     resamples: int = 9999,  # how often seeds and pairs are drawn
     seed: int = 0,  # of the draws; the same one gives the same numbers
 ) -> list[np.ndarray]:  # for each float64 (resamples, k): the metric of each head in each resample
     """The metrics of all heads when seeds and test pairs are drawn anew, the same draw for all heads and columns.
 
     With one seed, pairs alone are drawn. Raises a ValueError where so few pairs count that a draw may have none, and
-    for columns of different seeds or pairs."""
+    for columns of different seeds or numbers of pairs."""
     if resamples < 1: raise ValueError(f"hierarchical_bootstrap: resamples = {resamples}; expected at least 1")
     if len({(one.seeds, one.crossed, *(table.shape[1] for table in one.tables)) for one in several}) > 1:
         raise ValueError("bootstrap_together: the columns are of different seeds or pairs; draw for each on its own")
@@ -181,7 +181,11 @@ def bootstrap_differences(
     margin: float = MARGIN,  # of equivalence
     **how,  # of `hierarchical_bootstrap`
 ) -> pd.DataFrame:  # a line for each dataset, metric and other head that has a seed in common, of `difference_line`
-    "Differences of `head` minus each other head, over the seeds that both have, resampled over seeds and pairs."
+    """Differences of `head` minus each other head, over the seeds that both have, resampled over seeds and pairs.
+
+    Raises a TypeError for others beside several metrics."""
+    if isinstance(metric, dict) and others is not None:
+        raise TypeError("bootstrap_differences: others= beside a dict of metrics, which names the others of each")
     asked, lines = metric if isinstance(metric, dict) else {metric: others}, []
     for dataset, some in pairs.groupby("dataset", sort=False):
         seeds = some.groupby("head", sort=False)["seed"].agg(frozenset)

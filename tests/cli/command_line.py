@@ -53,6 +53,7 @@ def forked(line, folder, stdout, before=lambda: None):
         child.start()
         child.join(120)
         child.kill()  # which is nothing to one that has ended
+        child.join()
         stderr.seek(0)
         return stderr.read(), child.exitcode
 
@@ -62,7 +63,11 @@ def _in_copy(line, folder, stdout, stderr, before):
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)
     os.chdir(folder)
     before()
-    app(shlex.split(line), prog_name="rolebregman")
+    try:
+        app(shlex.split(line), prog_name="rolebregman")
+    except SystemExit as end:
+        os._exit(end.code or 0)  # at once: a copy writes what is left, and fails by itself where it cannot
+    os._exit(99)  # for a command ends by an exit
 
 
 def stopped(process, when):

@@ -133,8 +133,8 @@ def test_graded_fits_are_measured_by_rank_correlation(judged):
     assert set(rho) == set(GRADED) and rho["all"] == pytest.approx(1)
 
 
-def test_another_rounding_changes_no_metric_but_the_perceptron_s():
-    "As the main page says of its rows"
+def test_another_rounding_changes_no_main_metric_but_the_perceptron_s():
+    "As the main page says of these rows, and of these three metrics alone"
     rows = pd.read_csv(results / "processors.csv", keep_default_na=False)
     plan = set(product(("AVX512", "AVX2", "SSE4_2"), rows["head"].unique(), range(3)))
     assert set(rows[["instructions", "head", "seed"]].itertuples(index=False, name=None)) == plan

@@ -167,6 +167,11 @@ def test_columns_that_are_drawn_together_are_those_that_are_drawn_alone(crossed)
         bootstrap_together([both[0], shares(*second[1:], crossed=crossed)])
 
 
+def test_others_beside_several_metrics_are_refused():
+    with pytest.raises(TypeError, match="others= beside a dict of metrics"):
+        bootstrap_differences(outcomes(dict(a=[[0] * 30], b=[[1] * 30])), "a", ["b"], dict(mrr=None))
+
+
 def test_names_and_order_of_heads_mean_nothing():
     draw = np.random.default_rng(5)
     of = {name: list(draw.integers(0, 2, (4, 50))) for name in "abc"}
