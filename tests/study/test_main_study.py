@@ -135,8 +135,9 @@ def test_graded_fits_are_measured_by_rank_correlation(judged):
 
 def test_another_rounding_changes_no_main_metric_but_the_perceptron_s():
     "As the main page says of these rows, and of these three metrics alone"
-    rows = pd.read_csv(results / "processors.csv", keep_default_na=False)
-    plan = set(product(("AVX512", "AVX2", "SSE4_2"), rows["head"].unique(), range(3)))
+    ways = ("AVX512", "AVX2", "SSE4_2")
+    rows = pd.concat([Store(results / "processors" / f"{way}.csv").rows().assign(instructions=way) for way in ways])
+    plan = set(product(ways, rows["head"].unique(), range(3)))
     assert set(rows[["instructions", "head", "seed"]].itertuples(index=False, name=None)) == plan
     assert len(rows) == len(plan) and (rows["error"] == "").all()
     by_seed = rows.groupby(["head", "seed"])[list(MAIN_METRICS)].nunique()
