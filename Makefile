@@ -5,9 +5,9 @@ ARGS ?=
 BIN := .venv/bin
 # By its exact version and first, for a range may bring a build for another CUDA, and gigabytes with it.
 TORCH := torch==2.13.0
-PINNED := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt
-# pip compiles on one core; some packages hold files for other Pythons, which fail here and are no concern of ours.
-COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true
+PIP := $(BIN)/python -m pip install -qq --no-compile --no-warn-conflicts --disable-pip-version-check
+# Python compiles what is imported at the first import, a third of all that is installed, and keeps it.
+unexport PYTHONDONTWRITEBYTECODE
 # With garbage looked for less often, which otherwise takes a tenth of the time
 NBDEV_TEST := $(BIN)/python -c 'import gc; from nbdev.test import nbdev_test; gc.set_threshold(20_000, 20, 20); \
   nbdev_test(n_workers=2, timing=True)'
@@ -30,6 +30,7 @@ study: .venv/.study ## Train every head on the Gene Ontology and print the table
 test notebooks: export OMP_NUM_THREADS ?= 1
 test notebooks: export TOKENIZERS_PARALLELISM := false
 
+# One process more than the two cores that a hosted machine has: a fifth of the time tests wait for processes of theirs.
 test: .venv/.dev ## Check everything: notebooks in step with the library, lint, notebooks, site, tests
 	$(call say,"1/4  notebooks clean; library and README.md are what they make")
 	@$(BIN)/python tools/check_sync.py
@@ -41,7 +42,7 @@ test: .venv/.dev ## Check everything: notebooks in step with the library, lint, 
 	  $(LIMIT) $(NBDEV_TEST); run=$$?; \
 	  wait $$site; built=$$?; tail -n 40 _proc/site.log; exit $$((run || built)); }
 	$(call say,"4/4  pytest")
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
 site: .venv/.dev ## Render the notebooks into _site/html
 	@$(BIN)/python tools/build_site.py
@@ -99,24 +100,20 @@ constraints: ## Renew constraints.txt after a change of requirements in settings
 clean: ## Remove .venv and all that was built
 	@rm -rf .venv _proc _site _docs *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
 
-# Set-up: the environment, what the study needs, and on top of it what the checks need.
+# Set-up: the environment, and in it what the study needs or what the checks need.
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "rolebregman needs Python 3.11 or newer, but '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo missing)." >&2; \
 	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@echo "Setting up .venv with $$($(PYTHON) --version): one to three minutes, once"
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+	@$(PIP) 'pip>=25' || true  # the one that an old Python brings takes twice as long for what follows
 
-.venv/.study: settings.ini setup.py constraints.txt | $(BIN)/pip
+.venv/.study: extras := text
+.venv/.dev: extras := text,geo,graph,ann,metric,joint,kg,statistics,dev
+.venv/.study .venv/.dev: settings.ini setup.py constraints.txt | $(BIN)/pip
 	@echo "  $(TORCH)"
-	@$(PINNED) $(TORCH) setuptools
-	@echo "  rolebregman with what the study needs"
-	@$(PINNED) --no-build-isolation -e '.[text]'
-	@$(COMPILE)
-	@touch $@
-
-.venv/.dev: .venv/.study
-	@echo "  what the notebooks, the tests and the site need"
-	@$(PINNED) --no-build-isolation -e '.[text,geo,graph,ann,metric,joint,kg,statistics,dev]'
-	@$(COMPILE)
-	@touch $@
+	@$(PIP) -c constraints.txt $(TORCH) setuptools
+	@echo "  rolebregman with $(extras)"
+	@$(PIP) -c constraints.txt --no-build-isolation -e '.[$(extras)]'
+	@touch .venv/.study $@
