@@ -142,6 +142,7 @@ from .panel_tables import panel_rows as panel_rows
 from .panel_tables import paper_panel_figure as paper_panel_figure
 from .panel_tables import paper_panels as paper_panels
 from .panel_tables import starred as starred
+from .panels import FromIdentity as FromIdentity
 from .panels import OUR_PANELS as OUR_PANELS
 from .panels import PANELS as PANELS
 from .panels import UsualWeight as UsualWeight
@@ -155,6 +156,7 @@ from .panels import panel_heads as panel_heads
 from .panels import panel_tasks as panel_tasks
 from .panels import run_ablations as run_ablations
 from .panels import variant_of as variant_of
+from .panels import with_maps_from_identity as with_maps_from_identity
 from .panels import with_reversed_pairs as with_reversed_pairs
 from .panels import with_usual_weights as with_usual_weights
 from .published import CONE_HEADS as CONE_HEADS

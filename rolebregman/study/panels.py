@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PANELS', 'OUR_PANELS', 'panel_heads', 'panel_datasets', 'dataset_panels', 'with_reversed_pairs', 'UsualWeight',
-           'with_usual_weights', 'nearest_loss', 'Variant', 'variant_of', 'base_name', 'panel_tasks', 'ablation_tasks',
-           'run_ablations']
+           'with_usual_weights', 'FromIdentity', 'with_maps_from_identity', 'nearest_loss', 'Variant', 'variant_of',
+           'base_name', 'panel_tasks', 'ablation_tasks', 'run_ablations']
 
 # %% ../../nbs/study/panels.ipynb #68647147
 import math
@@ -86,13 +86,19 @@ PANELS["training"] = {
     "16 negatives, direction weight 3": dict(train=dict(negatives=16, direction_weight=3.))}
 PANELS["undirected roles"] = {
     **{roles: _UNDIRECTED | how for roles, how in PANELS["projection"].items()}, "directed": {}}
+_FROM_IDENTITY = dict(change=dict(maps="from identity"))
+_DECAYS = {f"{decay:g}": dict(train=dict(weight_decay=decay)) for decay in (0.01, 0.1, 1., 10.)}
+PANELS["decay"] = {**{f"linear, {name}": how for name, how in _DECAYS.items()},
+                   **{f"identity plus, {name}": how | _FROM_IDENTITY for name, how in _DECAYS.items()}}
+
 
 # %% ../../nbs/study/panels.ipynb #2ba256ea
 # The panels that the paper does not have
 OUR_PANELS = tuple(panel for panel in PANELS if panel not in ("projection", "direction_weight"))
 _MAIN = ("maps", "inputs", "undirected roles", "parts")
-_BY_DATASET = {"hyperlex/random": OUR_PANELS, "hyperlex/lexical": OUR_PANELS, "sick": (*_MAIN, "training", "data"),
-               "snli/dev-as-train": _MAIN, "wordnet": _MAIN, "go/cellular_component": (*_MAIN, "data")}
+_BY_DATASET = {"hyperlex/random": OUR_PANELS, "hyperlex/lexical": OUR_PANELS,
+               "sick": (*_MAIN, "training", "data", "decay"), "snli/dev-as-train": _MAIN,
+               "wordnet": (*_MAIN, "decay"), "go/cellular_component": (*_MAIN, "data")}
 _HEADS = {"plain head": ("icnn_bregman",), "parts": ("directed_bregman",), "training": ("directed_bregman", "mlp"),
           "noise": ("role_bregman", "icnn_bregman"),
           "data": ("role_bregman", "icnn_bregman", "role_bregman_lowrank", "role_bregman_residual")}
@@ -164,6 +170,30 @@ def with_usual_weights(
     for skip in potential.skips:
         skip.reset_parameters()
 
+# %% ../../nbs/study/panels.ipynb #5f535602
+class FromIdentity(nn.Module):
+    "A linear role map written as the identity plus a matrix, which is what weight decay draws to zero"
+
+    def __init__(
+        self,
+        weight: torch.Tensor,  # (d, d), the map before training
+    ):
+        super().__init__()
+        self.change = nn.Parameter(weight - torch.eye(len(weight)).to(weight))
+
+    def forward(self, x):  # (..., d)
+        "`x + W x`, `(..., d) -> (..., d)`"
+        return x + x @ self.change.T
+
+
+def with_maps_from_identity(
+    head,  # a `BregmanHead` with linear maps from d to d, changed in place
+):
+    "Write its role maps as the identity plus a matrix; distances stay what they are."
+    for side, role_map in head.maps.items():
+        head.maps[side] = FromIdentity(role_map.start.detach())
+
+
 # %% ../../nbs/study/panels.ipynb #ebe18548
 def nearest_loss(positive, negative, margin=1.0):  # margin > 0
     "`rank_loss`, a scalar, of distances `positive` (n,) and the nearest of each pair's `negative` (n, k)"
@@ -175,7 +205,7 @@ class Variant(Task):
     "One fit of an ablation."
     panel: str = "base"  # one of `PANELS`, or `"base"`
     variant: str = "base"  # its name in the panel
-    change: dict = field(default_factory=dict)  # what no setting says: edges, turned, weights, nearest
+    change: dict = field(default_factory=dict)  # what no setting says: edges, turned, weights, maps, nearest
 
     @property
     def hidden_settings(self) -> dict:
@@ -198,6 +228,8 @@ class Variant(Task):
             torch.manual_seed(self.seed)
             if "weights" in change:
                 with_usual_weights(head.potential, change["weights"])
+        if "maps" in change:
+            with_maps_from_identity(head)
         losses = partial(batch_losses, rank_loss=nearest_loss) if change.get("nearest") else batch_losses
         return fit(head, ds, self.training, progress=False, losses=losses)
 

@@ -24,6 +24,7 @@ from rolebregman.study import (
     PANEL_METRICS,
     PANELS,
     SEARCH,
+    FromIdentity,
     Store,
     Task,
     UsualWeight,
@@ -42,6 +43,7 @@ from rolebregman.study import (
     run_ablations,
     run_grid,
     variant_of,
+    with_maps_from_identity,
     with_reversed_pairs,
     with_usual_weights,
 )
@@ -174,6 +176,36 @@ def test_usual_weights_against_the_definition(how):
 def test_fresh_softplus_weights_grow_with_the_width():
     sums = [UsualWeight(n, 30, "softplus")().sum(1).mean().item() for n in (50, 200)]
     assert sums == pytest.approx([50 * np.log(2), 200 * np.log(2)], rel=0.02)
+
+
+def trained_with(decay, change):
+    "The distances of a head after a few epochs with weight decay, its maps written in one way or the other"
+    torch.manual_seed(0)
+    tree, head = toy_tree(seed=0), make_head("role_bregman", 32, inputs="raw")
+    train = dict(FAST, lr=1e-2, weight_decay=decay)
+    Variant("toy", "role_bregman", 0, "quick", train, change=change).fit(head.fit_standardizer(tree.features), tree)
+    x, y = (torch.from_numpy(tree.features[end]) for end in tree.edges["test"].T)
+    return head, head(x, y).detach()
+
+
+def test_without_decay_both_ways_to_write_a_map_take_the_same_steps():
+    written = dict(maps="from identity")
+    ours, theirs = (trained_with(0.0, change)[1] for change in ({}, written))
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+    strong, kept = (trained_with(30.0, change)[0] for change in ({}, written))
+    eye = torch.eye(32)
+    assert torch.linalg.matrix_norm(strong.maps["source"].start) < 0.5 * torch.linalg.matrix_norm(eye)
+    assert torch.linalg.matrix_norm(kept.maps["source"].change) < 0.5 * torch.linalg.matrix_norm(eye)
+
+
+@pytest.mark.parametrize("init", ["identity", "same", "independent"])
+def test_distances_stay_what_they_are_where_maps_are_written_from_the_identity(init):
+    head = make_head("role_bregman", 8, init=init).double()
+    x, y = torch.randn(2, 20, 8, dtype=torch.float64)
+    before = head(x, y)
+    with_maps_from_identity(head)
+    torch.testing.assert_close(head(x, y), before, rtol=1e-12, atol=1e-12)
+    for role_map in head.maps.values(): assert isinstance(role_map, FromIdentity)
 
 
 def test_nearest_loss():
