@@ -13,7 +13,8 @@ from numbers import Integral, Real
 
 import numpy as np
 import torch
-from scipy.stats import binomtest, bootstrap
+from scipy.special import stdtrit
+from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from torch import Tensor
 
@@ -363,7 +364,7 @@ def filtered_ranks(
 class Comparison:
     "What `compare` found about paired scores of two heads."
     mean_difference: float  # mean of `a - b`
-    ci_low: float  # lower end of the bootstrap interval of that mean; NaN for a single pair
+    ci_low: float  # lower end of Student's interval of that mean; NaN for a single pair
     ci_high: float  # upper end
     p_value: float  # exact two-sided sign test, ties dropped; 1 where all are ties
     wins: int  # seeds with `a` larger
@@ -379,26 +380,21 @@ def compare(
     a,  # scores of one head, one for each seed (n,)
     b,  # scores of the other for the same seeds, in the same order (n,)
     confidence: float = 0.95,  # of the interval
-    resamples: int = 9999,  # bootstrap resamples
-    seed: int = 0,  # of the bootstrap
 ) -> Comparison:
-    """Paired comparison over seeds.
+    """Paired comparison over seeds, which are taken to be independent and their differences to be about normal.
 
     Raises a ValueError where the two do not pair up, a score is not finite, or an argument is out of its range."""
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
         raise ValueError(f"compare: confidence = {confidence!r}; expected a number between 0 and 1")
-    if not isinstance(resamples, Integral) or resamples < 1:
-        raise ValueError(f"compare: resamples = {resamples!r}; expected a whole number of at least 1")
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape or not len(a):
         raise ValueError(f"compare: shapes {a.shape} and {b.shape}; expected two lists of the same length, a seed each")
     difference = a - b
     if not np.isfinite(difference).all():
         raise ValueError(f"compare: the scores at position {int(np.argmin(np.isfinite(difference)))} are not finite")
-    low = high = np.nan
+    mean, half = difference.mean(), np.nan
     if len(a) > 1:
-        low, high = bootstrap((difference,), np.mean, confidence_level=confidence, n_resamples=resamples,
-                              method="percentile", rng=np.random.default_rng(seed)).confidence_interval
+        half = stdtrit(len(a) - 1, (1 + confidence) / 2) * difference.std(ddof=1) / np.sqrt(len(a))
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
     p_value = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
-    return Comparison(float(difference.mean()), float(low), float(high), float(p_value), wins, losses, len(a))
+    return Comparison(float(mean), float(mean - half), float(mean + half), float(p_value), wins, losses, len(a))
