@@ -315,6 +315,7 @@ def evaluate(
     With `candidates="all"`, and where the pool holds no more than would be drawn, `mrr` and `hits@k` come from
     `filtered_ranks`, among everything in the pool; the others keep their sampled candidates. Raises a ValueError for an
     unknown or empty split, another value of `candidates`, and a distance that is not finite, naming head and pair."""
+    check_match(head, ds)
     if isinstance(candidates, str) and candidates != "all":
         raise ValueError(f"candidates = {candidates!r}: expected a whole number of at least 1, or 'all'")
     everything = candidates == "all" or isinstance(candidates, Integral) and len(ds.pool) <= candidates

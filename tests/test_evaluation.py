@@ -308,3 +308,10 @@ def test_of_a_small_catalogue_a_rank_is_among_everything(items, candidates):
     assert found["mrr"] == pytest.approx((1 / rank).mean()) and found["hits@10"] == pytest.approx((rank <= 10).mean())
     assert found["mrr"] == evaluate(head, ds, "train", "all")["mrr"]
     assert evaluate(head, ds, "train", items - 1)["mrr"] != found["mrr"]  # drawn
+
+
+@pytest.mark.parametrize("candidates", [100, "all"])
+def test_what_is_no_dataset_is_named(candidates):
+    head = make_head("euclidean", 4)
+    for wrong in ("pairs.csv", head, None):
+        with pytest.raises(TypeError, match="ds: expected a DirectedDataset"): evaluate(head, wrong, "test", candidates)

@@ -53,7 +53,7 @@ def _all(version: Annotated[bool, typer.Option("--version", callback=_version, i
 _ARGUMENTS = ("source", "target", "label", "min_label", "ids", "id_column", "texts", "encoder", "missing", "split",
               "relation", "relation_column", "split_column", "weight_column", "sep", "encoding", "member", "transitive",
               "valid", "test", "drop_seen")
-_VALUE = r"=(?:'([\w.;|,\\-]+)'|(?=[\s,;:.)]|$))"
+_VALUE = r"=(?:'([^'\n]{1,80})'|(?=[\s,;:.)]|$))"
 
 
 def in_words(
@@ -352,6 +352,8 @@ def input_file(
         if packed := [kind for sign, kind in _SIGNS.items() if first.startswith(sign)]:
             raise ValueError(f"standard input holds {packed[0]}, expected CSV or TSV as text: unpack it before the "
                              "pipe, or name the file in place of -")
+        if first.lstrip(b"\xef\xbb\xbf \t").startswith((b'{"', b"[", b"{\n", b"{\r")):
+            raise ValueError("standard input holds JSON, expected CSV or TSV: name the file in place of -")
         kept = Path(folder) / ("pairs.tsv" if b"\t" in first and b"," not in first else "pairs.csv")
         with open(kept, "wb") as file:
             file.write(first)

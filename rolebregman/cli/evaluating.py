@@ -218,7 +218,8 @@ def _decided(model, head, ds, part, prior, picture):
         answers = answers_of(model, ds, part, prior)
     except ValueError as error:
         if prior or picture: raise
-        return None, f"decision: not measured: {error}"
+        where = f"the {part} split of {ds.name!r}"  # as the library calls what the command was given
+        return None, f"decision: not measured: {str(error).replace(where, 'what is evaluated')}"
     if picture:
         figure, kind = reliability_figure({part: reliability(answers)}), picture.suffix[1:].lower() or "png"
         write_output(picture, lambda file: figure.savefig(file, format=kind, dpi=150), True)

@@ -66,6 +66,13 @@ def items_of(
     return replace(before, **{name: _shown(path) for name, path in files.items()})
 
 # %% ../../nbs/cli/inputs.ipynb #b8553fc8
+def _suffixes(path):
+    "What a file holds and how that is packed, as its name says: `.csv.bz2`"
+    from rolebregman.datasets.readers import kind_of
+    kind, last = kind_of(path), path.name.lower().rpartition(".")[2]
+    return f".{kind}" if last == kind else f".{kind}.{last}"
+
+
 def inputs_of(
     pairs: Path,  # file of pairs, `-` for standard input
     how: dict,  # the arguments of `from_pairs` that it is read with
@@ -77,13 +84,11 @@ def inputs_of(
     from dataclasses import replace
 
     from rolebregman.datasets.pairs import relative_to
-    from rolebregman.datasets.readers import kind_of
     from rolebregman.common import sha256
     out = Path(out).resolve()
     given = {name: Path(path) for name in ("vectors", "ids", "texts") if (path := getattr(items, name))}
     files = {name: dict(sha256=sha256(path)) for name, path in given.items() if path.is_file()}
-    packed = {name: ".gz" if path.name.lower().endswith(".gz") else "" for name, path in given.items()}
-    copies = {f"{name}.{kind_of(path)}{packed[name]}": path for name, path in given.items()} if keep else {}
+    copies = {f"{name}{_suffixes(path)}": path for name, path in given.items()} if keep else {}
     places = dict(zip(given, (out / name for name in copies))) if keep else {n: _real(p) for n, p in given.items()}
     file = dict(pairs=None) if str(pairs) == "-" else dict(pairs=relative_to(_real(pairs), out), sha256=sha256(pairs))
     return dict(**file, how=how, items=replace(items, **places).record(out), files=files), copies
@@ -121,6 +126,8 @@ def coordinate_names(
 def _in_order(features, path, before, now):
     "The columns of vectors in the order of `fit`, by their names"
     plain = [[name.strip().casefold() for name in names] for names in (before or [], now or [])]
+    if any(len(set(names)) < len(names) for names in plain):  # "a" and "A" are two columns
+        plain = [list(names or []) for names in (before, now)]
     if plain[0] == plain[1] or not all(plain): return features
     if sorted(plain[0]) == sorted(plain[1]):
         say(f"{path}: its columns stand in another order than those of fit, and are put in that order by their names")

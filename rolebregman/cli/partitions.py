@@ -112,6 +112,22 @@ def _score_part(part, head, given, named, device, ends, missing, of, deciding):
     return len(table), int((table["gap"] < 0).sum()), total
 
 # %% ../../nbs/cli/partitions.ipynb #30f2a4a8
+def _with_rows(parts):
+    "The parts that have rows; of the others, which who writes in partitions leaves behind, it is said"
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    def empty(file):
+        try:
+            return not ParquetFile(file).metadata.num_rows
+        except (ArrowException, OSError):
+            return False  # who reads it says what is wrong
+    left_out = [name for name, file in parts.items() if empty(file)]
+    if len(left_out) == len(parts): raise ValueError(f"{next(iter(parts.values())).parent}: no part has a row")
+    if left_out: say(f"parts without a row, left out: {len(left_out):,}, the first {left_out[0]}")
+    return {name: file for name, file in parts.items() if name not in left_out}
+
+
 def score_parts(
     head: Path,  # folder that `fit` has written
     parts: dict[str, Path],  # of `parts_of`, at least one
@@ -130,6 +146,7 @@ def score_parts(
     from rolebregman.heads.distance_head import load_head
     from rolebregman.retrieval.bounds import fingerprint
     from rolebregman.retrieval.workers import finished
+    parts = _with_rows(parts)
     head, model = Path(head).resolve(), load_head(head)
     given = tuple(value if value is None or isinstance(value, str) else Path(value).resolve() for value in given)
     ends, left = ends_of(head, next(iter(parts.values())), *ends), []

@@ -145,7 +145,8 @@ def score(
     deciding = dict(prior=prior, threshold=threshold) if decide else None
     given, ends = (head, vectors, ids, texts, id_column, member), (source, target)
     if parts := parts_of(pairs):
-        if str(out) == "-" or as_json_: raise typer.BadParameter("pairs in parts need a folder: name one with --out")
+        if as_json_: raise typer.BadParameter("--json: distances of pairs in parts become files; leave it out")
+        if str(out) == "-": raise typer.BadParameter("pairs in parts need a folder: name one with --out")
         how = dict(jobs=jobs, backend=backend, address=address or None, deciding=deciding)
         return score_parts(head, parts, out, given[1:], ends, missing, device, **how)
     if pairs.is_dir(): raise typer.BadParameter(f"{pairs}: there is no .parquet file in this folder")

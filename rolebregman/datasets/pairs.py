@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -131,7 +132,7 @@ class _Given:
                 said = list_ids(read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids)
                 require_same_ids(ids, said, of_table=not _is_file(self.vectors))
                 ids = said
-            elif ids is None and report is not None:
+            elif report is not None and _are_rows(ids):
                 report["ids"] = "the numbers of the rows, from 0"
             nodes = _nodes_of_vectors(features, range(len(features)) if ids is None else ids)
         if texts is not None:
@@ -139,6 +140,11 @@ class _Given:
         return features, nodes, "vector" if ids is not None else "vector; without ids= the pairs must hold row numbers"
 
 # %% ../../nbs/datasets/pairs.ipynb #914269d8
+def _are_rows(ids):
+    "Whether ids are the numbers of the rows, as text or unsaid"
+    return ids is None or bool(ids) and ids[-1] == str(len(ids) - 1) and ids == [str(row) for row in range(len(ids))]
+
+
 class _Loaded(_Given):
     "The vectors themselves"
 
@@ -313,7 +319,8 @@ def _note_oddities(ds, both):
     twice = pd.Series(prints).duplicated().to_numpy() & ~zero
     for what, rows in {"zero vectors": zero, "vectors equal to an earlier one": twice}.items():
         if rows.any():
-            ds.report[what] = f"{rows.sum():,}, the first in row {rows.argmax()} (id {ds.id(rows.argmax())})"
+            first = rows.argmax()
+            ds.report.setdefault("vectors", {})[what] = f"{rows.sum():,}, the first in row {first} (id {ds.id(first)})"
     if both:
         ds.report["kept"]["pairs in both directions"] = both
     if ds.implied is not None and ds.graded is not None:
@@ -322,9 +329,10 @@ def _note_oddities(ds, both):
             ds.report["kept"]["labelled as not holding, but implied by others"] = odd
 
 # %% ../../nbs/datasets/pairs.ipynb #5d0c7e11
-def _held_out(missing, split, fractions, split_column, drop_seen, **files):
+def _held_out(missing, split, fractions, split_column, drop_seen, seed, **files):
     "The files of held-out pairs by part. A `ValueError` for arguments of `from_pairs` that do not fit"
     held_out = {part: given for part, given in files.items() if given is not None}
+    if not isinstance(seed, Integral) or seed < 0: raise ValueError(f"seed = {seed!r}, expected a whole number from 0")
     if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
     check_split(split, fractions, split_column, tuple(held_out), drop_seen)
     return held_out
@@ -395,7 +403,7 @@ def from_pairs(
     depends on the seed and on the set of pairs, not on their order or on that of the vectors. Labels of pairs of which
     some do not hold, and with `min_label` all strengths, are kept in `graded`. Raises `ValueError` that names the file,
     row or argument, what was found, and what to do."""
-    held_out = _held_out(missing, split, fractions, split_column, drop_seen, valid=valid, test=test)
+    held_out = _held_out(missing, split, fractions, split_column, drop_seen, seed, valid=valid, test=test)
     items = Items(embeddings, ids, texts, id_column, encoder, member)
     where = str(pairs) if _is_file(pairs) else "pairs"
     rows, read, dropped = _read(

@@ -161,8 +161,9 @@ def _parsed_at_once(path, id_column, report=None):
             if key or read[id_column].notna().any(): return None
     if not np.isfinite(vectors).all() or any(not v.isna().all() for c, v in read.items() if c != id_column): return None
     if id_column is None:
-        recognised = vectors.dtype == np.float32 or (vectors % 1 == 0).all(0).any()
-        return None if recognised else (vectors, list(counted))
+        if vectors.dtype == np.float32 or (vectors % 1 == 0).all(0).any(): return None
+        note_columns(report, numbers, list(text))
+        return vectors, list(counted)
     if id_column not in text or (ids := as_ids(text[id_column])).eq("").any(): return None
     note_columns(report, numbers, [c for c in text if c != id_column])
     return vectors.astype(np.float32, copy=False), list(ids)

@@ -171,12 +171,14 @@ def mean_vectors(
 
 # %% ../../nbs/datasets/word_vectors.ipynb #2f848a4a
 def _spaced_lines(path, member):
-    "Lines with spaces between a word and its numbers, also of a file that has tabs there"
-    tabs = None
+    "Lines with one space between a word and its numbers, also of a file that has tabs or several there"
+    tabs, several = None, False
     for line in read_lines(path, member):
         if tabs is None and not re.fullmatch(r"\d+\s\d+\s*|\s*", line):  # the first that is no header
             tabs = "\t" in line and _is_number(line.rstrip().rpartition("\t")[2].split(" ")[0])
-        yield line.replace("\t", " ") if tabs or tabs is None else line
+            several = re.search(r"[ \t]{2,}\S+\s*$", line) is not None
+        line = line.replace("\t", " ") if tabs or tabs is None else line
+        yield re.sub(" {2,}", " ", line) if several else line
 
 
 def _is_number(text):

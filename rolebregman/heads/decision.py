@@ -49,9 +49,9 @@ def distance_features(
 
 
 def _check_threshold(threshold):
-    "A plain number in (0, 1)"
-    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < 1:
-        raise ValueError(f"threshold = {threshold!r:.80}: expected a probability between 0 and 1")
+    "A plain number from 0 to 1"
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        raise ValueError(f"threshold = {threshold!r:.80}: expected a probability from 0 to 1")
     return float(threshold)
 
 # %% ../../nbs/heads/decision.ipynb #dec00009

@@ -43,7 +43,8 @@ def _weights(sample_weight, count):
 
 
 def _dataset(sources, targets, holds, seed, valid=None, weights=None):
-    "Pairs `(n, d)`, `(n, d)` as a dataset; `holds` says which are edges, and `valid` which of them choose the epoch"
+    """Pairs `(n, d)`, `(n, d)` as a dataset, and the weights of its validation pairs; `holds` says which are edges, and
+    `valid` which of them choose the epoch"""
     items, place = np.unique(np.vstack([sources, targets]), axis=0, return_inverse=True)
     source, target = place.reshape(2, -1)
     pairs = pd.DataFrame(dict(pair=source * len(items) + target, valid=False if valid is None else valid,
@@ -56,11 +57,12 @@ def _dataset(sources, targets, holds, seed, valid=None, weights=None):
     denied = denied[~denied.index.isin(edges.index)]
     rows = lambda index: np.column_stack(np.divmod(index.to_numpy(np.int64), len(items)))
     train, rest = edges[~edges["valid"]], edges[edges["valid"]]
-    return DirectedDataset("pairs", items, pd.DataFrame(dict(id=np.arange(len(items)))),
-                           dict(train=rows(train.index), valid=rows(rest.index), test=rows(train.index[:0])),
-                           pool=np.unique(target), seed=seed, denied=dict(train=rows(denied.index)),
-                           **{name: some["weight"].to_numpy(copy=True) for name, some in
-                              dict(weights=train, denied_weights=denied).items() if (some["weight"] != 1).any()})
+    ds = DirectedDataset("pairs", items, pd.DataFrame(dict(id=np.arange(len(items)))),
+                         dict(train=rows(train.index), valid=rows(rest.index), test=rows(train.index[:0])),
+                         pool=np.unique(target), seed=seed, denied=dict(train=rows(denied.index)),
+                         **{name: some["weight"].to_numpy(copy=True) for name, some in
+                            dict(weights=train, denied_weights=denied).items() if (some["weight"] != 1).any()})
+    return ds, rest["weight"].to_numpy(copy=True)
 
 
 # %% ../../nbs/integrations/scikit_learn.ipynb #5e100002
@@ -69,10 +71,10 @@ def _fine_score(head, x, y):
     return doubled(head).score(x, y).numpy()
 
 
-def _threshold(head, ds, seed):
-    "The distance up to which a pair holds, by all pairs of a dataset that do and do not"
-    edges, weights = np.concatenate([ds.edges["train"], ds.edges["valid"]]), np.ones(len(ds.edges["valid"]))
-    weights = np.concatenate([np.ones(len(ds.edges["train"])) if ds.weights is None else ds.weights, weights])
+def _threshold(head, ds, of_valid, seed):
+    "The distance up to which a pair holds, by all pairs of a dataset that do and do not, each by its weight"
+    edges = np.concatenate([ds.edges["train"], ds.edges["valid"]])
+    weights = np.concatenate([np.ones(len(ds.edges["train"])) if ds.weights is None else ds.weights, of_valid])
     others, beside = ds.denied["train"], ds.denied_weights
     if not len(others):
         drawn = NegativeSampler(ds).sample(torch.from_numpy(edges[:, 0]), 1, torch.Generator().manual_seed(seed))
@@ -144,6 +146,7 @@ class _Fitted(_Settings):
         labels = np.ones(len(sources)) if y is None else _numbers("y", y, len(sources))
         weights = _weights(sample_weight, len(sources))
         rows = np.flatnonzero(weights)
+        weights = weights / weights.max()  # only how they stand to each other counts
         sources, targets, labels, weights = sources[rows], targets[rows], labels[rows], weights[rows]
         holds = labels > 0
         self.classes_ = np.array([-1 if (labels == -1).any() else 0, 1])
@@ -155,13 +158,13 @@ class _Fitted(_Settings):
         if len(first) < 2:
             raise ValueError(f"X: at least two different targets are needed, found {len(first)}, with "
                              f"n_samples = {len(sources)}, n_features = {self.n_features_in_}")
-        ds = _dataset(sources, targets, holds, seed, valid, weights)
+        ds, of_valid = _dataset(sources, targets, holds, seed, valid, weights)
         config = self._config(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.head_ = make_head(self.head, dim=ds.dim, **(self.head_options or {}))
             self.history_ = fit(self.head_, ds, config, progress=False)
-        self.threshold_ = _threshold(self.head_, ds, seed)
+        self.threshold_ = _threshold(self.head_, ds, of_valid, seed)
         self.index_ = TargetIndex(self.head_, self.targets_, ids=rows[first])
         return self
 
@@ -234,6 +237,6 @@ class DirectedPairRanker(_Judge):
         check_is_fitted(self)
         sources, targets = self._checked(X, reset=False)
         holds = np.ones(len(sources), bool) if y is None else _numbers("y", y, len(sources)) > 0
-        ds = _dataset(sources, targets, holds, 0)
+        ds, _ = _dataset(sources, targets, holds, 0)
         found = evaluate(self.head_, ds, "train")
         return float(np.nanmean([found["ranking_accuracy"], found["direction_accuracy"]]))

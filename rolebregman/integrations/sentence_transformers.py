@@ -256,6 +256,15 @@ def _embed(model, column, size):
 
 
 # %% ../../nbs/integrations/sentence_transformers.ipynb #1cf82abe
+def _one_way(labels, count):
+    "Which of the pairs run one way, bool (count,). A `ValueError` for labels that are not one 0 or 1 for each"
+    if labels.shape != (count,) or not ((labels == 0) | (labels == 1)).all():
+        raise ValueError(f"label: expected 1 for each pair that runs one way and 0 where the reverse holds too, "
+                         f"({count},), found {tuple(labels.shape)} of {labels.unique().tolist()[:9]}; leave the column "
+                         "out where all run one way, and rows that do not hold out of the data")
+    return labels.bool()
+
+
 class _OneCall(nn.Module):
     "What `DirectedLoss` does with a model"
 
@@ -277,7 +286,7 @@ class _OneCall(nn.Module):
             rank = rank_loss(distances[i, i], distances[i, j], self.margin)
         if not self.direction_weight or head.symmetric: return dict(rank=rank, direction=rank.new_zeros(()))
         reverse = head.compare(head.encode_source(y), head.encode_target(x))
-        one_way = None if labels is None else labels.bool()
+        one_way = None if labels is None else _one_way(labels, b)
         direction = direction_loss(head.compare(u, v[:b]), reverse, one_way, self.direction_margin)
         return dict(rank=rank, direction=self.direction_weight * direction)
 

@@ -8,6 +8,7 @@ __all__ = ['fingerprint', 'as_array', 'as_numbers', 'check_rows', 'Held', 'Bound
 # %% ../../nbs/retrieval/bounds.ipynb #3b1f0a04
 import hashlib
 import json
+import math
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -70,10 +71,11 @@ def check_rows(
     name: str,  # what an error calls them
     start: int,  # number of the first row
     do: str,  # what the error says that one can do
+    most: float = 1e18,  # the largest number that may be there, whose square is still finite
 ):
-    "Raise for the first row that is not finite, or so large that its square is not"
+    "Raise for the first row that is not finite, or too large"
     size = x.flatten(1).abs().amax(1)
-    if (fine := size < 1e18).all(): return
+    if (fine := size < most).all(): return
     row = int((~fine).nonzero()[0])
     found = f"is too far out ({size[row]:.0e})" if size[row].isfinite() else "holds a NaN or an infinity"
     raise ValueError(f"{name}: row {start + row} {found}; {do}")
@@ -146,7 +148,7 @@ class _Tables(_Sides):
 
         def one_block(start, stop):
             items = as_numbers(table[start:stop], name).to(self.device)
-            check_rows(items.float(), name, start, do)
+            check_rows(items.double(), name, start, do, math.inf)
             encoded = encode(filled(items))[:len(items)]  # the same in whatever block a row stands
             check_rows(encoded.float(), f"{name}, encoded", start, do)
             work(start, encoded)

@@ -91,6 +91,8 @@ def test_advice_names_options_that_the_command_has():
         "--missing drop")
     options = dict(sep="--sep", split_column="--split-column")
     assert in_words(ValueError("say sep= or split_column='split'"), options) == "say --sep or --split-column split"
+    assert in_words(ValueError("pass id_column='Unnamed: 0' if"), dict(options, id_column="--id-column")) == (
+        "pass --id-column 'Unnamed: 0' if")
     assert in_words(ValueError("pass split='edge'"), options) == "pass split='edge'", "it takes arguments as they are"
     assert in_words(ValueError("DirectedHead(source=3, out=5) is odd"), dict(out="--out")) == (
         "DirectedHead(source=3, out=5) is odd")

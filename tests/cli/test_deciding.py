@@ -105,6 +105,13 @@ def test_prior_and_threshold_are_options(folder):
     assert run("score head pairs.csv --decide --threshold 1.5", folder, status=2).stdout == ""
 
 
+def test_both_ends_of_a_threshold_are_thresholds(folder):
+    none, all_ = (read(run(f"score head pairs.csv --decide --threshold {end}", folder).stdout) for end in (1, 0))
+    assert (none["decision"] == "neither").all()
+    this, other = (all_["decision"] == way for way in ("this way", "other way"))
+    assert this.equals(all_["this_way"] > all_["other_way"]) and other.equals(all_["other_way"] > all_["this_way"])
+
+
 def test_parts_are_decided_and_known_by_how(folder, tmp_path):
     (tmp_path / "parts").mkdir()
     shutil.copy(folder / "pairs.parquet", tmp_path / "parts" / "a.parquet")

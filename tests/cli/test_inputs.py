@@ -67,6 +67,19 @@ def test_columns_in_another_order_are_put_in_order_in_a_file_of_new_items(own):
     assert "fit knew none of its items" in plain.stderr and "put in that order" in turned.stderr
 
 
+@pytest.mark.parametrize("turned", [["b", "B", "A", "a", *"cCdD"], ["A", "a", *"bBcCdD"]])
+def test_columns_that_differ_in_case_alone_are_columns_of_their_own(own, turned):
+    found = pd.read_csv(own / "vectors.csv").set_index("name").iloc[:, :8].set_axis([*"aAbBcCdD"], axis=1)
+    found.to_csv(own / "cased.csv")
+    run("fit pairs.csv --vectors cased.csv --epochs 2 --out cased", own)
+    found.rename(index="new{}".format)[turned].to_csv(own / "turned.csv")
+    (own / "new.csv").write_text("child,parent\nnewn00004,newn00001\n")
+    (own / "old.csv").write_text("child,parent\nn00004,n00001\n")
+    wanted, done = run("score cased old.csv", own), run("score cased new.csv --vectors turned.csv", own)
+    assert read(done.stdout)["gap"][0] == pytest.approx(read(wanted.stdout)["gap"][0], rel=1e-5)
+    assert "put in that order by their names" in done.stderr
+
+
 def test_other_columns_are_refused_and_other_names_are_said(own):
     found = table(own / "vectors.csv")
     found.rename(columns=dict(x3="spam")).to_csv(own / "odd.csv", index=False)
@@ -186,6 +199,19 @@ def test_a_folder_that_keeps_its_vectors_needs_nothing_else(own, tmp_path):
     shutil.rmtree(own)
     assert [run(line.replace("pairs.csv", "mine.csv"), other).stdout for line in COMMANDS] == wanted
     assert {"vectors.npy", "ids.txt"} <= {path.name for path in (other / "head").iterdir()}
+
+
+@pytest.mark.parametrize("packed, kept", [
+    ("v.csv.bz2", "vectors.csv.bz2"), ("v.CSV.XZ", "vectors.csv.xz"), ("v.csv.zst", "vectors.csv.zst"),
+    ("v.csv.zip", "vectors.csv.zip"), ("v.csv.gz", "vectors.csv.gz")])
+def test_vectors_that_are_kept_stay_packed_as_they_were(own, packed, kept):
+    pd.read_csv(own / "vectors.csv", dtype=str).to_csv(
+        own / packed, index=False, compression="infer" if packed.islower() else "xz")
+    run(f"fit pairs.csv --vectors {packed} --epochs 1 --keep-vectors --out packed", own)
+    wanted = run("score packed pairs.csv", own).stdout
+    assert (own / "packed" / kept).read_bytes() == (own / packed).read_bytes()
+    (own / packed).unlink()
+    assert run("score packed pairs.csv", own).stdout == wanted
 
 
 def test_an_older_folder_is_read_as_before_and_that_it_is_unchecked_is_said(own):

@@ -31,6 +31,15 @@ def in_one(project, pairs="pairs.csv"):
     return pd.DataFrame([json.loads(line) for line in lines])
 
 
+def test_parts_without_a_row_are_left_out_and_said(project, parts, tmp_path):
+    pd.read_parquet(parts / "a-0.parquet")[:0].to_parquet(parts / "a-2.parquet")
+    done = run(f"score head {parts} --out {tmp_path}/out", project)
+    assert "parts without a row, left out: 1, the first a-2.parquet" in done.stderr
+    assert len(table(tmp_path / "out")) == len(in_one(project)) and not (tmp_path / "out" / "a-2.parquet").exists()
+    for name in ("a-0", "a-1", "kind=b/c"): (parts / f"{name}.parquet").unlink()
+    assert "no part has a row" in run(f"score head {parts} --out {tmp_path}/none", project, 1).stderr
+
+
 def test_parts_have_the_distances_of_one_file_bit_for_bit(project, parts, tmp_path):
     run(f"score head {parts} --out {tmp_path}/out", project)
     found, whole = table(tmp_path / "out"), in_one(project)

@@ -110,6 +110,12 @@ def test_what_is_packed_is_named_on_standard_input(project, packed, kind):
         assert f"standard input holds {kind}, expected CSV or TSV as text: unpack it before the pipe" in said
 
 
+@pytest.mark.parametrize("text", ['{"child": "a", "parent": "b"}\n', '[{"child": "a"}]', '{\n"child": ["a"]}'])
+def test_json_is_named_on_standard_input(project, text):
+    said = run("score head -", project, 1, text).stderr
+    assert said == "Error: standard input holds JSON, expected CSV or TSV: name the file in place of -\n"
+
+
 @pytest.mark.parametrize("find", ["targets", "sources"])
 def test_search_finds_what_all_distances_give(project, tree, find):
     table = read(run(f"search head n00040 n00004 -k 5 --find {find}", project).stdout)

@@ -102,8 +102,8 @@ def test_odd_vectors_are_named_with_their_row():
     odd = VECTORS.copy()
     odd[3], odd[7], odd[9] = 0, odd[2], odd[2]
     report = from_pairs(PAIRS, odd, ids=WORDS).report
-    assert report["zero vectors"] == "1, the first in row 3 (id w03)"
-    assert report["vectors equal to an earlier one"] == "2, the first in row 7 (id w07)"
+    assert report["vectors"]["zero vectors"] == "1, the first in row 3 (id w03)"
+    assert report["vectors"]["vectors equal to an earlier one"] == "2, the first in row 7 (id w07)"
     odd[5, 2] = np.nan
     with pytest.raises(ValueError, match="features of pairs: row 5, column 2 is nan"):
         from_pairs(PAIRS, odd, ids=WORDS)
@@ -503,3 +503,21 @@ def test_items_say_whether_ids_say_what_is_read(tmp_path):
     for vectors, asked in ((None, True), (VECTORS, False), (tmp_path/"v.npy", False), (tmp_path/"v.vec", True),
                            (str(tmp_path/"v.safetensors"), False), (tmp_path/"v.zip", True)):
         assert Items(vectors).asked_for is asked
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "0"])
+def test_a_seed_that_is_none_is_named(seed):
+    with pytest.raises(ValueError, match="seed = .*, expected a whole number from 0"):
+        from_pairs([("a", "b"), ("b", "c")], np.eye(3), ids=["a", "b", "c"], seed=seed)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy", "frame"])
+def test_that_ids_are_the_numbers_of_the_rows_is_said(tmp_path, kind):
+    vectors = np.random.default_rng(0).normal(size=(12, 3))
+    table, path = pd.DataFrame(vectors, columns=["x0", "x1", "x2"]), tmp_path / f"v.{kind}"
+    if kind == "npy": np.save(path, vectors)
+    elif kind == "csv": table.to_csv(path, index=False)
+    elif kind == "parquet": table.to_parquet(path)
+    ds = from_pairs(pd.DataFrame(dict(source=range(11), target=range(1, 12))), table if kind == "frame" else path)
+    assert ds.report["vectors"]["ids"] == "the numbers of the rows, from 0"
+    if kind != "npy": assert ds.report["vectors"]["coordinates"] == "x0 to x2"

@@ -148,7 +148,8 @@ def test_the_report_says_how_words_were_found(tmp_path):
     ds = from_pairs(pairs, tmp_path/"w.vec", missing="drop", split="edge", fractions=(0.5, 0.25, 0.25))
     assert dict(zip(ds.nodes["id"], ds.features.tolist(), strict=True)) == {
         "US": [1, 0], "New_York": [1, 1], "France": [3, 3], "us": [0, 1], "NEW": [2, 0], "New York": [1, 1]}
-    assert ds.report["vectors"] == {"as written": 4, "in lower case": 1, "by their parts": 1, "not there": 1}
+    assert ds.report["vectors"] == {"as written": 4, "in lower case": 1, "by their parts": 1, "not there": 1,
+                                    "vectors equal to an earlier one": "1, the first in row 5 (id New York)"}
     (tmp_path/"w.txt").write_text("a 1 0\nb 0 1\na 5 5\n")
     read_vectors(tmp_path/"w.txt", ["a"], report=(said := {}))
     assert said == {"as written": 1, "in lower case": 0, "by their parts": 0, "not there": 0, "repeated word": 1}
@@ -321,3 +322,11 @@ def test_ids_come_one_on_each_line_or_in_a_column(tmp_path):
     assert read_ids(tmp_path/"ids.tsv") == ["1", "2"] and read_ids(tmp_path/"ids.tsv", "word") == ["owl", "dog"]
     with pytest.raises(ValueError, match="ids.tsv has no column 'name'; its columns are .* Name one with id_column="):
         read_ids(tmp_path/"ids.tsv", "name")
+
+
+def test_a_table_of_ids_has_a_column_id_in_any_case_or_one_alone(tmp_path):
+    (tmp_path/"cased.csv").write_text("word, ID \nowl,1\ndog,2\n")
+    (tmp_path/"alone.csv").write_text("name\nowl\ndog\n")
+    (tmp_path/"two.csv").write_text("id,Id\nowl,1\ndog,2\n")
+    assert read_ids(tmp_path/"cased.csv") == ["1", "2"] and read_ids(tmp_path/"alone.csv") == ["owl", "dog"]
+    with pytest.raises(ValueError, match=r"two.csv has 2 columns \['id', 'Id'\]"): read_ids(tmp_path/"two.csv")

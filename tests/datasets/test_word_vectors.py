@@ -163,6 +163,14 @@ def test_tabs_may_stand_where_spaces_do(tmp_path, header):
     assert odd.words[0] == "a\tb"
 
 
+@pytest.mark.parametrize("gap", ["  ", "    ", " \t", "\t\t"])
+def test_several_spaces_may_stand_where_one_does(tmp_path, gap):
+    aligned = "".join(gap.join(line.split(" ")) + "\n" for line in ("the 0.1 -0.2 3e-3", "dog 1 2 3", "owl 4 5 6"))
+    found = read_word_vectors(write(tmp_path, aligned))
+    assert found.words == ["the", "dog", "owl"]
+    assert (found.vectors == np.array([[.1, -.2, 3e-3], [1, 2, 3], [4, 5, 6]], np.float32)).all()
+
+
 def test_a_zip_is_read_where_it_holds_one_file(tmp_path):
     def zipped(*names):
         with zipfile.ZipFile(tmp_path/"w.zip", "w") as z:

@@ -49,6 +49,7 @@ def test_a_class_is_the_likelier_way_from_the_threshold_on():
     found = [[0.4, 0.3, 0.3], [0.39, 0.3, 0.31], [0.1, 0.5, 0.4], [0.45, 0.45, 0.1], [0.0, 0.0, 1.0]]
     assert [CLASSES[i] for i in SOME.classes(found)] == ["this way", "neither", "other way", "neither", "neither"]
     assert SOME.classes(found, 0.3).tolist() == [0, 0, 1, 2, 2] and SOME.classes(found, 0.6).tolist() == [2] * 5
+    assert SOME.classes(found, 0).tolist() == [0, 0, 1, 2, 2] and SOME.classes([[1.0, 0.0, 0.0]], 1).tolist() == [0]
     with pytest.raises(ValueError, match="threshold = 1.5: expected a probability"): SOME.classes(found, 1.5)
 
 
@@ -81,7 +82,7 @@ def test_a_decision_stays_with_copies_and_other_precision(tmp_path, caplog):
     assert not caplog.records and weights_mark(head) == weights_mark(saved)
     with torch.no_grad(): next(head.parameters()).add_(1)
     assert weights_mark(head) != weights_mark(saved)
-    assert head.decision is None and "has learned since its decision was made" in caplog.text
+    assert head.decision is None and "has other weights than its decision was made for" in caplog.text
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))

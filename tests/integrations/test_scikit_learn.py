@@ -88,12 +88,16 @@ def test_the_threshold_is_where_most_are_told_apart(toy, flip):
     from rolebregman.integrations.scikit_learn import _dataset, _threshold
     X = pairs(toy, "train")[:40]
     holds = np.random.default_rng(0).random(40) < 0.4
-    ds = _dataset(*np.hsplit(X, 2), holds ^ flip, 0, weights=np.arange(1.0, 41))
+    valid = np.arange(40) % 4 == 0
+    ds, of_valid = _dataset(*np.hsplit(X, 2), holds ^ flip, 0, valid, np.arange(1.0, 41))
     head = make_head("euclidean", toy.dim).double()
-    near, far = (head.score(*ds.features[e.T]).numpy() for e in (ds.edges["train"], ds.denied["train"]))
-    value = lambda t: np.average(near <= t, weights=ds.weights) + np.average(far > t, weights=ds.denied_weights)
+    positive = np.concatenate([ds.edges["train"], ds.edges["valid"]])
+    near, far = (head.score(*ds.features[e.T]).numpy() for e in (positive, ds.denied["train"]))
+    weights = np.concatenate([ds.weights, of_valid])
+    assert sorted([*weights, *ds.denied_weights]) == list(range(1, 41))
+    value = lambda t: np.average(near <= t, weights=weights) + np.average(far > t, weights=ds.denied_weights)
     every = np.sort(np.concatenate([near, far]))
-    assert value(_threshold(head, ds, 0)) == pytest.approx(max(map(value, (every[1:] + every[:-1]) / 2)))
+    assert value(_threshold(head, ds, of_valid, 0)) == pytest.approx(max(map(value, (every[1:] + every[:-1]) / 2)))
 
 
 @pytest.mark.parametrize("scoring", ["roc_auc", "average_precision", "accuracy", "f1"])
@@ -126,10 +130,19 @@ def test_weights_that_make_no_sense(toy, weights, fault):
         DirectedPairRanker().fit(X, sample_weight=weights if isinstance(weights, list) else np.full(len(X), weights))
 
 
+def test_all_weights_times_a_constant_are_the_same_weights(toy):
+    X = pairs(toy, "train")
+    wrong = np.hstack([X[:, :toy.dim], np.roll(X[:, toy.dim:], 57, axis=0)])
+    both, y = np.vstack([X, wrong]), np.repeat([1, 0], len(X))
+    found = [DirectedPairRanker(epochs=3, random_state=0).fit(both, y, np.full(len(both), times)).threshold_
+             for times in (0.25, 1.0, 64.0)]
+    assert found == pytest.approx([found[1]] * 3, rel=1e-6)
+
+
 def test_a_pair_that_is_said_to_hold_and_not_to_holds(toy):
     from rolebregman.integrations.scikit_learn import _dataset
     X = pairs(toy, "train")[:5]
-    ds = _dataset(*np.hsplit(np.vstack([X, X[:3], X[4:]]), 2), np.array([1, 1, 1, 1, 0, 0, 0, 0, 0]) > 0, 0)
+    ds, _ = _dataset(*np.hsplit(np.vstack([X, X[:3], X[4:]]), 2), np.array([1, 1, 1, 1, 0, 0, 0, 0, 0]) > 0, 0)
     assert len(ds.edges["train"]) == 4 and len(ds.denied["train"]) == 1
 
 

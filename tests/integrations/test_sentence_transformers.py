@@ -186,6 +186,14 @@ def test_margin_loss_and_labels_by_hand():
     torch.testing.assert_close(found["direction"], (1 + model.head.gap(x, y)).relu()[[0, 2]].mean())
 
 
+@pytest.mark.parametrize("labels", [[0, 1, 2], [1, -1, 1], [0.01, 1.0, 1.0], [1, 1], [[1], [1], [1]]])
+def test_labels_that_say_anything_else_than_one_way_are_refused(labels):
+    model = model_of()
+    features, _ = batch(model, ["poodle", "oak", "rose"], ["dog", "tree", "plant"])
+    with pytest.raises(ValueError, match="label: expected 1 for each pair that runs one way"):
+        DirectedLoss(model)(features, torch.tensor(labels))
+
+
 def test_equal_texts_are_told_by_their_tokens():
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel

@@ -125,3 +125,13 @@ def test_the_first_bad_row_is_named(bad, words):
     check_rows(x, "Y", 10, "leave it out")
     x[2, 1] = x[4, 0] = bad
     with pytest.raises(ValueError, match=f"Y: {words}.*; leave it out"): check_rows(x, "Y", 10, "leave it out")
+
+
+def test_large_vectors_that_the_head_standardises_are_searched(tmp_path):
+    Y = torch.randn(40, D)
+    head = make_head("role_bregman", D, inputs="standard").fit_standardizer(Y * 1e25)
+    plain = make_head("role_bregman", D, inputs="standard").fit_standardizer(Y)
+    plain.load_state_dict({**head.state_dict(), **{k: v for k, v in plain.state_dict().items() if "standardizer" in k}})
+    found, wanted = (TargetIndex(h, y).search(y[:5], 3) for h, y in ((head, Y * 1e25), (plain, Y)))
+    assert found[1].tolist() == wanted[1].tolist()
+    torch.testing.assert_close(found[0], wanted[0], rtol=1e-4, atol=1e-5)
