@@ -333,6 +333,18 @@ def test_committed_rows(name, panels):
     assert all(variant in PANELS[panel] for panel, variant in zip(fine["panel"], fine["variant"]) if panel != "base")
 
 
+@pytest.mark.parametrize("name, panels", committed())
+def test_committed_rows_are_those_of_the_plan(name, panels):
+    "Every variant for each seed, but for amounts of training pairs that a dataset does not have"
+    store = Store(results / f"{name}.csv", SEARCH)
+    for dataset, some in store.rows().groupby("dataset"):
+        own = panels if name != "ablations" else dataset_panels(dataset)
+        plan = {task.key: task for panel in own
+                for task in panel_tasks(panel, dataset, some["seed"].nunique(), results / "chosen.json")}
+        keys = {key for key in store.keys(failed=False) if key[0] == dataset}
+        assert keys <= set(plan) and all("edges" in plan[key].change for key in set(plan) - keys)
+
+
 def test_committed_bases_are_the_rows_of_the_main_study():
     theirs = Store(results / "main.csv", COLUMNS).rows()
     for name, _ in committed():
