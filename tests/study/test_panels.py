@@ -350,6 +350,6 @@ def test_committed_bases_are_the_rows_of_the_main_study():
     for name, _ in committed():
         base = ablation_rows(results / f"{name}.csv").query("panel == 'base'")
         both = base.merge(theirs, on=KEY)
-        near = np.where(both["head"] == "mlp", 0.05, 1e-3)  # another processor rounds otherwise, which mlp makes more of
+        near = np.where(both["head"] == "mlp", 0.05, 1e-3)  # another processor rounds otherwise; mlp makes more of it
         near = np.where(both["versions_x"] == both["versions_y"], 1e-9, near)
         for metric in PANEL_METRICS: assert ((both[f"{metric}_x"] - both[f"{metric}_y"]).abs() <= near).all()
