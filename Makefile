@@ -30,7 +30,6 @@ study: .venv/.study ## Train every head on the Gene Ontology and print the table
 test notebooks: export OMP_NUM_THREADS ?= 1
 test notebooks: export TOKENIZERS_PARALLELISM := false
 
-# One process more than the two cores that a hosted machine has: a fifth of the time tests wait for processes of theirs.
 test: .venv/.dev ## Check everything: notebooks in step with the library, lint, notebooks, site, tests
 	$(call say,"1/4  notebooks clean; library and README.md are what they make")
 	@$(BIN)/python tools/check_sync.py
@@ -42,7 +41,7 @@ test: .venv/.dev ## Check everything: notebooks in step with the library, lint, 
 	  $(LIMIT) $(NBDEV_TEST); run=$$?; \
 	  wait $$site; built=$$?; tail -n 40 _proc/site.log; exit $$((run || built)); }
 	$(call say,"4/4  pytest")
-	@$(BIN)/python -m pytest -n 3 --dist worksteal
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 site: .venv/.dev ## Render the notebooks into _site/html
 	@$(BIN)/python tools/build_site.py
