@@ -111,7 +111,7 @@ def _score_part(part, head, given, named, device, ends, missing, of, deciding):
     write_whole(to, lambda new: parquet.write_table(found, new))
     return len(table), int((table["gap"] < 0).sum()), total
 
-# %% ../../nbs/cli/partitions.ipynb #30f2a4a8
+# %% ../../nbs/cli/partitions.ipynb #30f2a4a7
 def _with_rows(parts):
     "The parts that have rows; of the others, which who writes in partitions leaves behind, it is said"
     from pyarrow import ArrowException
@@ -124,10 +124,12 @@ def _with_rows(parts):
             return False  # who reads it says what is wrong
     left_out = [name for name, file in parts.items() if empty(file)]
     if len(left_out) == len(parts): raise ValueError(f"{next(iter(parts.values())).parent}: no part has a row")
-    if left_out: say(f"parts without a row, left out: {len(left_out):,}, the first {left_out[0]}")
+    if left_out:
+        say(f"parts without a row, left out: {len(left_out):,}, the first {left_out[0]}")
     return {name: file for name, file in parts.items() if name not in left_out}
 
 
+# %% ../../nbs/cli/partitions.ipynb #30f2a4a8
 def score_parts(
     head: Path,  # folder that `fit` has written
     parts: dict[str, Path],  # of `parts_of`, at least one

@@ -207,6 +207,7 @@ from .vector_tables import vectors_of_text as vectors_of_text
 from .vector_tables import without_counting as without_counting
 from .vectors import VECTOR_FILES as VECTOR_FILES
 from .vectors import WORD_FILES as WORD_FILES
+from .vectors import are_row_numbers as are_row_numbers
 from .vectors import read_ids as read_ids
 from .vectors import read_vectors as read_vectors
 from .vectors import require_same_ids as require_same_ids

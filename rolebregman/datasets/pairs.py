@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +21,11 @@ from .denied import judged_parts
 from .directed import PARTS, DirectedDataset, Report, draw_parts, feature_blocks, split_by
 from .encoders import encode_texts
 from .coded import count_both_ways, ids_in_order, places_of, require_items
-from .columns import (
-    NOT_HOLDING, numbered_pairs, read_rows, scored_pairs)
+from .columns import NOT_HOLDING, numbered_pairs, read_rows, scored_pairs
 from .parts import check_split, read_parts
 from .readers import as_ids, as_table, find_column, kind_of, read_texts
 from .weights import check_weights, require_learned
-from .vectors import WORD_FILES, read_ids, read_vectors, require_same_ids
+from .vectors import WORD_FILES, are_row_numbers, read_ids, read_vectors, require_same_ids
 
 # %% ../../nbs/datasets/pairs.ipynb #7a3c5e09
 def _by_row(ids):
@@ -132,7 +130,7 @@ class _Given:
                 said = list_ids(read_ids(self.ids, self.id_column) if _is_file(self.ids) else self.ids)
                 require_same_ids(ids, said, of_table=not _is_file(self.vectors))
                 ids = said
-            elif report is not None and _are_rows(ids):
+            elif report is not None and are_row_numbers(ids):
                 report["ids"] = "the numbers of the rows, from 0"
             nodes = _nodes_of_vectors(features, range(len(features)) if ids is None else ids)
         if texts is not None:
@@ -140,11 +138,6 @@ class _Given:
         return features, nodes, "vector" if ids is not None else "vector; without ids= the pairs must hold row numbers"
 
 # %% ../../nbs/datasets/pairs.ipynb #914269d8
-def _are_rows(ids):
-    "Whether ids are the numbers of the rows, as text or unsaid"
-    return ids is None or bool(ids) and ids[-1] == str(len(ids) - 1) and ids == [str(row) for row in range(len(ids))]
-
-
 class _Loaded(_Given):
     "The vectors themselves"
 
@@ -332,9 +325,8 @@ def _note_oddities(ds, both):
 def _held_out(missing, split, fractions, split_column, drop_seen, seed, **files):
     "The files of held-out pairs by part. A `ValueError` for arguments of `from_pairs` that do not fit"
     held_out = {part: given for part, given in files.items() if given is not None}
-    if not isinstance(seed, Integral) or seed < 0: raise ValueError(f"seed = {seed!r}, expected a whole number from 0")
     if missing not in ("raise", "drop"): raise ValueError(f"missing = {missing!r}, expected 'raise' or 'drop'")
-    check_split(split, fractions, split_column, tuple(held_out), drop_seen)
+    check_split(split, fractions, split_column, tuple(held_out), drop_seen, seed)
     return held_out
 
 

@@ -7,6 +7,7 @@ __all__ = ['SEEN', 'file_names', 'text_that_fits', 'read_parts', 'check_split']
 
 # %% ../../nbs/datasets/parts.ipynb #fa000005
 import codecs
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -224,8 +225,10 @@ def check_split(
     split_column: str | None = None,  # that says the parts
     held_out: tuple = (),  # which of "valid" and "test" have files of their own
     drop_seen: bool = False,  # leave out what an earlier part has
+    seed: int = 0,  # of what is drawn
 ):
-    "Raises `ValueError` for arguments of `from_pairs` that do not go together, and for what is no three shares."
+    "Raises `ValueError` for arguments of `from_pairs` that do not go together, for what is no three shares or no seed."
+    if not isinstance(seed, Integral) or seed < 0: raise ValueError(f"seed = {seed!r}, expected a whole number from 0")
     drawn = tuple(np.ravel(fractions)) == (0.8, 0.1, 0.1)
     if split_column is not None and (split != "edge" or not drawn):
         raise ValueError(f"split_column = {split_column!r} says the parts: leave split= and fractions= out")

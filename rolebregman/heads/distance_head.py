@@ -194,8 +194,7 @@ class _Deciding(_Scoring):
     def decision(self) -> Decision | None:
         "What makes probabilities of its distances; None where it was not calibrated, or, which is said, changed since."
         if self._decision is not None and self._decided_for != weights_mark(self):
-            log.warning("this %s has other weights than its decision was made for (it has learned since, or was cast "
-                        "to a narrower type): calibrate it anew", type(self).__name__)
+            log.warning("this %s learned or was cast since its decision was made: calibrate anew", type(self).__name__)
             self._decision = None
         return self._decision
 

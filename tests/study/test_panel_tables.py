@@ -30,15 +30,15 @@ def made_up(panel, values, head="role_bregman"):
 
 
 def test_differences_by_hand():
-    rows = made_up("maps", {"base": [0.5, 0.6, 0.7], "residual": [0.6, 0.7, 0.9], "affine": [0.4, 0.7], "gone": [0.0]})
+    rows = made_up("maps", {"base": [0.5, 0.6, 0.7], "residual": [0.6, 0.7, 0.81], "affine": [0.4, 0.7], "gone": [0.0]})
     assert panel_rows(rows, "maps")["variant"].tolist() == ["linear"] * 3 + ["affine"] * 2 + ["residual"] * 3
     found = panel_differences(rows, "maps").set_index("variant")
     assert found["seeds"].to_dict() == {"affine": 2, "residual": 3}
-    assert found.loc["residual", "difference"] == pytest.approx(0.4 / 3) and found.loc["residual", "clear"]
+    assert found.loc["residual", "difference"] == pytest.approx(0.31 / 3) and found.loc["residual", "clear"]
     assert found.loc["affine", "difference"] == pytest.approx(0) and not found.loc["affine", "clear"]
-    of = compare([0.6, 0.7, 0.9], [0.5, 0.6, 0.7])
+    of = compare([0.6, 0.7, 0.81], [0.5, 0.6, 0.7])
     assert (found.loc["residual", "low"], found.loc["residual", "high"]) == (of.ci_low, of.ci_high)
-    assert panel_findings(rows, "maps").startswith("Direction: +0.133 with residual on toy; 1 of 2 differences")
+    assert panel_findings(rows, "maps").startswith("Direction: +0.103 with residual on toy; 1 of 2 differences")
     assert "Ranking: nothing clear; 0 of 2" in panel_findings(rows, "maps")
 
 
