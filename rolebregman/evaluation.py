@@ -384,6 +384,8 @@ def compare(
 ) -> Comparison:
     """Paired comparison over seeds, which are taken to be independent and their differences to be about normal.
 
+    Differences that are all equal, as few test pairs may make them, have an interval of no width.
+
     Raises a ValueError where the two do not pair up, a score is not finite, or an argument is out of its range."""
     if not (isinstance(confidence, Real) and 0 < confidence < 1):
         raise ValueError(f"compare: confidence = {confidence!r}; expected a number between 0 and 1")

@@ -1,5 +1,6 @@
 "Gaps: the measures of a head, rows that are those of the study, a run that can be stopped, sentences from few rows"
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,11 @@ from rolebregman.interpretability import explain
 from rolebregman.study import (
     ASYMMETRIC_HEADS,
     CASE_WORDS,
+    COLUMNS,
     GAP_COLUMNS,
     GAP_DATASETS,
     GAP_PERCENTILES,
+    KEY,
     PAPER_CASE,
     PAPER_GAPS,
     GapTask,
@@ -38,6 +41,7 @@ from rolebregman.study import (
 )
 
 FAST = dict(batch_size=64, lr=1e-2, epochs=1)
+results = Path(__file__).resolve().parents[2] / "results"
 BREGMAN = [name for name, entry in HEADS.items() if issubclass(entry.head, BregmanHead)]
 
 
@@ -149,3 +153,14 @@ def test_a_point_of_the_figure_of_judged_pairs_is_a_pair(judged):
     assert np.allclose(np.sort(points, 0), np.sort(wanted, 0), atol=1e-5)
     assert [len(c.get_offsets()) for c in ax.collections] == [2, 1, 1], "hypernyms, their reversals, neither"
     assert len({to_hex(c.get_facecolor()[0]) for c in ax.collections}) == 3
+
+
+def test_the_committed_rows_are_of_todays_plan_and_those_of_the_main_study():
+    store = Store(results / "interpretability.csv", GAP_COLUMNS)
+    assert store.keys(failed=False) == {task.key for task in gap_tasks(chosen=results / "chosen.json")}
+    both = store.rows().merge(Store(results / "main.csv", COLUMNS).rows(), on=KEY)
+    assert len(both) == len(store.rows())
+    near = np.where(both["head"] == "mlp", 0.05, 1e-3)  # another processor rounds otherwise; mlp makes more of it
+    near = np.where(both["versions_x"] == both["versions_y"], 1e-9, near)
+    for metric in ("ranking_accuracy", "direction_accuracy"):
+        assert ((both[f"{metric}_x"] - both[f"{metric}_y"]).abs() <= near).all()
