@@ -6,10 +6,8 @@ import pandas as pd
 import pytest
 
 from rolebregman.study import (
-    ASYMMETRIC_HEADS,
     CITATION_COLUMNS,
     FORM_JUDGES,
-    GAP_COLUMNS,
     GRID,
     NEIGHBOUR_FORMS,
     SCALES,
@@ -19,7 +17,6 @@ from rolebregman.study import (
     Task,
     chosen_settings,
     citation_tasks,
-    gap_tasks,
     joint_training,
     run_joint,
     trial_settings,
@@ -58,12 +55,6 @@ def test_search_on_citations():
     forms = citation_tasks(CHOSEN, [f"cora{form}" for form in ("", *NEIGHBOUR_FORMS)], FORM_JUDGES,
                            range(100, 103), "valid")
     assert keys_of("citation_search", CITATION_COLUMNS) == trials | {task.key for task in forms}
-
-
-def test_gaps():
-    heads = [head for head in ASYMMETRIC_HEADS if head in FITTED]
-    plan = {task.key for task in gap_tasks(heads=heads, chosen=BEFORE)}
-    assert keys_of("archive/interpretability", GAP_COLUMNS) == plan
 
 
 @pytest.mark.parametrize("name, how", [
