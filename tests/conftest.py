@@ -3,6 +3,7 @@ import gc
 import multiprocessing
 import os
 import random
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from rolebregman.datasets import FetchError, fetch
 
-os.environ.setdefault("OUTDATED_IGNORE", "1")  # OGB asks PyPI about a later version when it is imported, and warns
+sys.modules["outdated"] = None  # with which OGB, when it is imported, asks PyPI for a later version, in a thread
 matplotlib.use("Agg")
 torch.set_num_threads(1)
 gc.set_threshold(20_000, 20, 20)  # looking for garbage as often as Python does takes a tenth of the time of all tests
