@@ -352,7 +352,7 @@ def input_file(
         if packed := [kind for sign, kind in _SIGNS.items() if first.startswith(sign)]:
             raise ValueError(f"standard input holds {packed[0]}, expected CSV or TSV as text: unpack it before the "
                              "pipe, or name the file in place of -")
-        if first.lstrip(b"\xef\xbb\xbf \t").startswith((b'{"', b"[", b"{\n", b"{\r")):
+        if re.match(rb'(\xef\xbb\xbf)?\s*(\{\s*("|$)|\[\s*([\[{"]|$))', first):  # and not a header as [child],[parent]
             raise ValueError("standard input holds JSON, expected CSV or TSV: name the file in place of -")
         kept = Path(folder) / ("pairs.tsv" if b"\t" in first and b"," not in first else "pairs.csv")
         with open(kept, "wb") as file:

@@ -16,7 +16,7 @@ import pandas as pd
 from ..common import refuse_unpacked
 from .formats import kinds_of, refusal
 from .readers import (
-    TABLES, TEXT_TABLES, WORDS, columns_named, faults_named, kind_inside, kind_of, read_table, unpacked_size)
+    TABLES, TEXT_TABLES, WORDS, faults_named, find_column, kind_inside, kind_of, read_table, unpacked_size)
 from .vector_tables import as_floats, ids_of, vectors_of_frame, vectors_of_text
 from .word_vectors import (
     WordVectors, look_up, mean_vectors, read_lines, read_word_vectors, spellings)
@@ -211,16 +211,16 @@ def read_ids(
     path: str | Path,  # one on each line, or a table
     column: str | None = None,  # of a table; default: "id" in any case, or the only one
 ) -> list[str]:  # in the order of the file
-    "Ids from a file. Raises `ValueError` that names the file where its table has no such column."
+    "Ids from a file. Raises `ValueError` that names the file where its table has no such column, or two."
     if kind_of(path) not in TABLES: return "\n".join(read_lines(path)).rstrip().split("\n")
     table = read_table(path)
-    names = [c for c in table if c == column] if column else columns_named(table.columns, "id")
-    if column is None and not names and table.shape[1] == 1:
-        names = list(table)
-    if len(names) != 1:
-        what = f"{len(names)} columns {names}" if names else f"no column {column or 'id'!r}"
-        raise ValueError(f"{path} has {what}; its columns are {list(table)[:9]}. Name one with id_column=")
-    return list(ids_of(table[names[0]], path))
+    name = column
+    if column is None:
+        name = table.columns[0] if table.shape[1] == 1 else find_column(table, ("id",), path, option="id_column")
+    if name not in table:
+        raise ValueError(f"{path} has no column {column or 'id'!r}; its columns are {list(table)[:9]}. "
+                         "Name one with id_column=")
+    return list(ids_of(table[name], path))
 
 
 def are_row_numbers(

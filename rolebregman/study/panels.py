@@ -91,7 +91,6 @@ _DECAYS = {f"{decay:g}": dict(train=dict(weight_decay=decay)) for decay in (0.01
 PANELS["decay"] = {**{f"linear, {name}": how for name, how in _DECAYS.items()},
                    **{f"identity plus, {name}": how | _FROM_IDENTITY for name, how in _DECAYS.items()}}
 
-
 # %% ../../nbs/study/panels.ipynb #2ba256ea
 # The panels that the paper does not have
 OUR_PANELS = tuple(panel for panel in PANELS if panel not in ("projection", "direction_weight"))

@@ -114,6 +114,7 @@ def test_what_is_packed_is_named_on_standard_input(project, packed, kind):
 def test_json_is_named_on_standard_input(project, text):
     said = run("score head -", project, 1, text).stderr
     assert said == "Error: standard input holds JSON, expected CSV or TSV: name the file in place of -\n"
+    assert "JSON" not in run("score head -", project, 1, "[child],[parent]\na,b\n").stderr
 
 
 @pytest.mark.parametrize("find", ["targets", "sources"])

@@ -329,4 +329,5 @@ def test_a_table_of_ids_has_a_column_id_in_any_case_or_one_alone(tmp_path):
     (tmp_path/"alone.csv").write_text("name\nowl\ndog\n")
     (tmp_path/"two.csv").write_text("id,Id\nowl,1\ndog,2\n")
     assert read_ids(tmp_path/"cased.csv") == ["1", "2"] and read_ids(tmp_path/"alone.csv") == ["owl", "dog"]
-    with pytest.raises(ValueError, match=r"two.csv has 2 columns \['id', 'Id'\]"): read_ids(tmp_path/"two.csv")
+    with pytest.raises(ValueError, match="two.csv: columns 'id' and 'Id' could each be id"):
+        read_ids(tmp_path/"two.csv")

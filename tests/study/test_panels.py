@@ -179,7 +179,7 @@ def test_fresh_softplus_weights_grow_with_the_width():
 
 
 def trained_with(decay, change):
-    "The distances of a head after a few epochs with weight decay, its maps written in one way or the other"
+    "A head after a few epochs with weight decay, its maps written in one way or the other, and its distances"
     torch.manual_seed(0)
     tree, head = toy_tree(seed=0), make_head("role_bregman", 32, inputs="raw")
     train = dict(FAST, lr=1e-2, weight_decay=decay)
